@@ -1,0 +1,54 @@
+#include "arrays.hpp"
+
+namespace pyattnorg::bind {
+namespace {
+
+// The rotations of one tree and where each coefficient is found, checked once when they are made.
+struct HaarPlan {
+    std::vector<HaarStep> steps;
+    std::vector<std::int32_t> slot;
+
+    // columns of `steps`: left slot, right slot, leaves of the left, leaves of the right
+    HaarPlan(const Dense<std::int32_t>& rows, const Dense<std::int32_t>& slots)
+        : slot(slots.data(), slots.data() + slots.size()) {
+        const auto n = static_cast<std::int64_t>(slot.size());
+        require(n > 0 && rows.ndim() == 2 && rows.shape(0) == n - 1 && rows.shape(1) == 4, "steps must be (n - 1, 4)");
+        for (const std::int32_t s : slot) require(s >= 0 && s < n, "slot out of range");
+        for (std::int64_t i = 0; i < n - 1; ++i) {
+            const std::int32_t* row = rows.data() + 4 * i;
+            require(row[0] >= 0 && row[0] < n && row[1] >= 0 && row[1] < n && row[0] != row[1], "slot out of range");
+            require(row[2] > 0 && row[3] > 0, "sizes must be positive");
+            steps.push_back({row[0], row[1], row[2], row[3]});
+        }
+    }
+};
+
+template <class T>
+void haar(const Dense<T>& x, const HaarPlan& plan, bool inverse, Dense<T> out, int threads) {
+    require(x.ndim() == 3 && out.size() == x.size(), "x must be (outer, n, inner) and out as large");
+    const std::int64_t outer = x.shape(0), n = x.shape(1), inner = x.shape(2);
+    require(n == static_cast<std::int64_t>(plan.slot.size()), "the tree does not fit x");
+    if (outer * inner == 0) return;
+    const T* from = x.data();
+    T* to = out.mutable_data();
+    const py::gil_scoped_release release;
+    cpu::haar(from, outer, n, inner, plan.steps.data(), plan.slot.data(), inverse, to, threads);
+}
+
+template <class T>
+void define(py::module_& m) {
+    using namespace py::literals;
+    m.def("haar", &haar<T>, "x"_a.noconvert(), "plan"_a, "inverse"_a, "out"_a.noconvert(), "threads"_a);
+}
+
+}  // namespace
+
+void register_haar(py::module_& m) {
+    using namespace py::literals;
+    py::class_<HaarPlan>(m, "HaarPlan", "The rotations of a tree's Haar transform (kernels.hpp, HaarStep).")
+        .def(py::init<const Dense<std::int32_t>&, const Dense<std::int32_t>&>(), "steps"_a, "slot"_a);
+    define<float>(m);
+    define<double>(m);
+}
+
+}  // namespace pyattnorg::bind

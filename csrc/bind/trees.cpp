@@ -1,0 +1,64 @@
+#include "arrays.hpp"
+
+namespace pyattnorg::bind {
+namespace {
+
+template <class T>
+void folder_averages(const Dense<T>& x, const Dense<std::int32_t>& parent, const Dense<std::int32_t>& size,
+                     const Dense<std::int32_t>& leaf, Dense<T> out, int threads) {
+    require(x.ndim() == 3, "x must be (outer, n, inner)");
+    const std::int64_t outer = x.shape(0), n = x.shape(1), inner = x.shape(2), folders = parent.size();
+    require(size.size() == folders && leaf.size() == folders, "unequal lengths");
+    require(out.size() == outer * folders * inner, "out has the wrong size");
+    for (std::int64_t f = 0; f < folders; ++f)
+        require(parent.data()[f] < f && parent.data()[f] >= -1 && leaf.data()[f] < n && size.data()[f] > 0,
+                "folders must follow their parents and hold leaves of x");
+    const T* from = x.data();
+    T* to = out.mutable_data();
+    const std::int32_t *up = parent.data(), *sizes = size.data(), *leaves = leaf.data();
+    const py::gil_scoped_release release;
+    cpu::folder_averages(from, outer, n, inner, up, sizes, leaves, folders, to, threads);
+}
+
+Dense<std::int32_t> flexible_tree(const Dense<double>& phi, const Dense<double>& rate, double constant, int threads) {
+    require(phi.ndim() == 2 && phi.shape(0) > 0 && rate.size() == phi.shape(1), "phi must be (n, m), rate (m,)");
+    require(constant > 0, "constant must be positive");
+    const std::int64_t n = phi.shape(0), m = phi.shape(1);
+    std::vector<std::vector<std::int32_t>> levels;
+    {
+        const double *coordinates = phi.data(), *rates = rate.data();
+        const py::gil_scoped_release release;
+        levels = cpu::flexible_tree(coordinates, rates, n, m, constant, threads, signals());
+    }
+    Dense<std::int32_t> out({static_cast<py::ssize_t>(levels.size()), static_cast<py::ssize_t>(n)});
+    std::int32_t* to = out.mutable_data();
+    for (auto level = levels.rbegin(); level != levels.rend(); ++level) to = std::copy(level->begin(), level->end(), to);
+    return out;
+}
+
+template <class T>
+T median(const Dense<T>& values) {
+    require(values.size() > 0, "values must not be empty");
+    std::vector<T> copy(values.data(), values.data() + values.size());
+    const py::gil_scoped_release release;
+    return cpu::median(copy.data(), static_cast<std::int64_t>(copy.size()));
+}
+
+template <class T>
+void define(py::module_& m) {
+    using namespace py::literals;
+    m.def("folder_averages", &folder_averages<T>, "x"_a.noconvert(), "parent"_a, "size"_a, "leaf"_a,
+          "out"_a.noconvert(), "threads"_a);
+    m.def("median", &median<T>, "values"_a.noconvert());
+}
+
+}  // namespace
+
+void register_trees(py::module_& m) {
+    using namespace py::literals;
+    define<float>(m);
+    define<double>(m);
+    m.def("flexible_tree", &flexible_tree, "phi"_a, "rate"_a, "constant"_a, "threads"_a);
+}
+
+}  // namespace pyattnorg::bind

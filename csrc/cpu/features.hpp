@@ -1,0 +1,73 @@
+// Where the features of points come from, a run at a time; they are never stored whole.
+#pragma once
+
+#include <vector>
+
+#include "../kernels.hpp"
+#include "isa.hpp"
+
+namespace pyattnorg::cpu {
+
+template <class T>
+class Features {
+public:
+    virtual ~Features() = default;
+
+    virtual std::int64_t points() const = 0;
+    // The longest run that may have to be made at once.
+    virtual std::int64_t least_room() const = 0;
+    // To the start again. Centring takes a constant from every feature: it changes no distance, and keeps the sums of
+    // Tile::maxima from cancelling.
+    virtual void restart(bool centred, int threads) = 0;
+    // Goes on to the next run of at most `room` features; their number, 0 at the end.
+    virtual std::int64_t advance(std::int64_t room) = 0;
+    // Features of the run for one block, [features][lanes]. Every block is made once a run, by any thread; a block
+    // that is left out of a run is left out of all until the restart.
+    virtual void make(std::int64_t block, T* out) = 0;
+    // Weights of the run's features where `make` leaves them out (uncentred dense features), else null.
+    virtual const T* weights() const { return nullptr; }
+};
+
+// The features are the entries of x, times `weights` [features] or 1.
+template <class T>
+class DenseFeatures final : public Features<T> {
+public:
+    DenseFeatures(const Strided2<T>& x, const T* weights) : x_(x), weights_(weights) {}
+    std::int64_t points() const override { return x_.shape[0]; }
+    std::int64_t least_room() const override { return 1; }
+    void restart(bool centred, int threads) override;
+    std::int64_t advance(std::int64_t room) override;
+    void make(std::int64_t block, T* out) override;
+    const T* weights() const override { return centred_ || !weights_ ? nullptr : weights_ + begin_; }
+
+private:
+    Strided2<T> x_;
+    const T* weights_;
+    std::vector<T> centre_;
+    bool centred_ = false;
+    std::int64_t begin_ = 0, end_ = 0;
+};
+
+// The features are the weighted averages of x over the folders of a times the folders of b (method 2.6).
+template <class T>
+class TreeFeatures final : public Features<T> {
+public:
+    TreeFeatures(const Strided3<T>& x, const TreeProgram& a, const TreeProgram& b);
+    std::int64_t points() const override { return x_.shape[0]; }
+    std::int64_t least_room() const override { return emitted_by_b_; }
+    void restart(bool centred, int threads) override;
+    std::int64_t advance(std::int64_t room) override;
+    void make(std::int64_t block, T* out) override;
+
+private:
+    Strided3<T> x_;
+    std::vector<T> scale_a_, scale_b_;
+    Program<T> a_, b_;
+    std::int64_t emitted_by_b_ = 0;
+    std::vector<T> centre_;
+    std::vector<T> slots_;    // [blocks][a.n_slots][b.n_leaves][lanes]
+    bool centred_ = false;
+    std::int64_t begin_ = 0, end_ = 0;
+};
+
+}  // namespace pyattnorg::cpu

@@ -1,0 +1,67 @@
+// The inner loops that are compiled once per instruction set, as a table of functions chosen at run time.
+#pragma once
+
+#include <cstdint>
+
+namespace pyattnorg::cpu {
+
+// Points are handled in blocks of one cache line: lane l of block b is point b * lanes + l.
+template <class T>
+inline constexpr std::int64_t lanes = 64 / sizeof(T);
+
+// Features whose terms are summed in T before the sum goes on in double.
+inline constexpr std::int64_t panel_features = 256;
+
+// Most points that one tile sets against a block.
+inline constexpr int most_rows = 8;
+
+enum class Tile { maxima, differences, squares, products };
+
+// A tree's program with its scales in the computing type (kernels.hpp explains the fields).
+template <class T>
+struct Program {
+    std::int64_t n_steps, n_leaves, n_slots;
+    const std::int32_t* leaf;
+    const std::int32_t* slot;
+    const std::uint8_t* add;
+    const T* scale;
+};
+
+// Where the values of one block come from: lane l of (a, b) is at row[l][a * stride_a + b * stride_b].
+template <class T>
+struct BlockSource {
+    const T* row[lanes<T>];
+    std::int64_t stride_a, stride_b;
+};
+
+template <class T>
+struct Loops {
+    const char* name;
+    int rows;    // points a tile takes at once
+
+    // sums[r][lane] += sum over features f of term(left[f][lane], right[r][f * lanes]), r < rows.
+    // Tile::maxima turns them into l1 sums with the points' own sums (math/term.hpp).
+    void (*tile)(Tile kind, const T* left, const T* const* right, int rows, std::int64_t features, const T* weights,
+                 const double* left_sums, const double* right_sums, double* sums);
+
+    // Weighted features f0 <= f < f1 of one block: out[f - f0][lane] = scale[f] (x - centre[f]). Null means 1 and 0.
+    void (*dense_features)(const BlockSource<T>& x, std::int64_t f0, std::int64_t f1, const T* centre, const T* scale,
+                           T* out);
+
+    // Steps s0 <= s < s1 of the program over a; each folder emits the features of the program over b.
+    // slots [a.n_slots][b.n_leaves][lanes] lives from call to call; inner [b.n_slots][lanes] is scratch.
+    void (*tree_features)(const BlockSource<T>& x, const Program<T>& a, const Program<T>& b, std::int64_t s0,
+                          std::int64_t s1, const T* centre, T* slots, T* inner, T* out);
+
+    // Per panel of features: sums[panel][lane] in the order of the tiles, and norms[lane] += sum of |x|.
+    void (*row_sums)(const T* features, std::int64_t n, double* sums, double* norms);
+
+    // Applies rotations to rows of `width` numbers: rows are slots (kernels.hpp, HaarStep).
+    void (*rotate)(T* rows, std::int64_t width, const std::int32_t* left, const std::int32_t* right, const T* major,
+                   const T* minor, std::int64_t n_steps, bool inverse);
+};
+
+template <class T>
+const Loops<T>& loops();
+
+}  // namespace pyattnorg::cpu

@@ -1,0 +1,6 @@
+// x86-64 with AVX-512: one vector is a whole block.
+#define PYATTNORG_ISA avx512
+#define PYATTNORG_ISA_NAME "avx512"
+#define PYATTNORG_VECTOR_BYTES 64
+#define PYATTNORG_ROWS 8
+#include "loops.inl"

@@ -1,0 +1,234 @@
+// Pairwise sums over features: runs of features are made for all blocks of points, then tiles of pairs add them up.
+//
+//     for every run of features (a few MB):
+//         make   blocks in parallel: features [features][lanes], their sums and norms
+//         add    units in parallel: one block against a stretch of points, tile by tile, panel by panel
+//     pairs that lie too close for the identity of Tile::maxima are summed again from their differences
+//
+// A pair's sum runs over features in order, in T over a panel, in double over a run, in T over runs; how pairs are
+// split into units and tiles changes no bit.
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <new>
+
+#include "../math/term.hpp"
+#include "features.hpp"
+#include "parallel.hpp"
+
+namespace pyattnorg::cpu {
+namespace {
+
+constexpr std::int64_t run_bytes = std::int64_t{4} << 20;
+constexpr std::int64_t most_room = 8192;
+constexpr std::int64_t most_columns = 256;
+
+struct AlignedDelete {
+    void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
+};
+
+template <class T>
+using Aligned = std::unique_ptr<T[], AlignedDelete>;
+
+template <class T>
+Aligned<T> aligned(std::int64_t n) {
+    return Aligned<T>(static_cast<T*>(::operator new(static_cast<std::size_t>(n) * sizeof(T), std::align_val_t{64})));
+}
+
+// Which pairs are wanted: rows 0..rows against columns first_column..n, above the diagonal where symmetric.
+struct Pairs {
+    std::int64_t rows, first_column, n;
+    bool symmetric;
+
+    bool wanted(std::int64_t i, std::int64_t j) const { return i < rows && (!symmetric || i <= j); }
+    std::int64_t at(std::int64_t i, std::int64_t j) const { return i * (n - first_column) + j - first_column; }
+};
+
+// A block against columns[0..count), or begin, begin + 1, ... where there is no list. Only lanes in `mask` count.
+struct Unit {
+    std::int64_t block, begin, count;
+    const std::int32_t* columns = nullptr;
+    const std::uint16_t* mask = nullptr;
+
+    std::int64_t column(std::int64_t c) const { return columns ? columns[c] : begin + c; }
+};
+
+template <class T>
+class Summation {
+public:
+    Summation(Features<T>& features, const Pairs& pairs, T* out, int threads, const Poll& poll)
+        : features_(features), pairs_(pairs), out_(out), threads_(threads), poll_(poll), n_(features.points()),
+          blocks_((n_ + lanes<T> - 1) / lanes<T>) {
+        const std::int64_t fits = run_bytes / static_cast<std::int64_t>(sizeof(T)) / (blocks_ * lanes<T>);
+        room_ = std::clamp(fits / panel_features * panel_features, panel_features, most_room);
+        room_ = std::max(room_, features.least_room());
+        panels_ = (room_ + panel_features - 1) / panel_features;
+        block_stride_ = (room_ + 1) * lanes<T>;    // never a power of two: blocks must not share cache sets
+        values_ = aligned<T>(blocks_ * block_stride_);
+        sums_ = aligned<double>(blocks_ * panels_ * lanes<T>);
+        norms_.assign(static_cast<std::size_t>(blocks_ * lanes<T>), 0.0);
+    }
+
+    void all(Tile kind) {
+        std::vector<std::uint8_t> used(static_cast<std::size_t>(blocks_), 1);
+        pass(kind, units(), used);
+    }
+
+    // After all(Tile::maxima): pairs whose distance is small against their norms, from differences.
+    void close_pairs() {
+        std::vector<std::int32_t> columns;
+        std::vector<std::uint16_t> masks;
+        std::vector<Unit> todo;
+        std::vector<std::uint8_t> used(static_cast<std::size_t>(blocks_), 0);
+        for (std::int64_t block = 0; block * lanes<T> < pairs_.rows; ++block) {
+            const std::size_t begin = columns.size();
+            for (std::int64_t j = first_column(block); j < n_; ++j) {
+                std::uint16_t mask = 0;
+                for (std::int64_t l = 0; l < lanes<T>; ++l) {
+                    const std::int64_t i = block * lanes<T> + l;
+                    if (i == j || !pairs_.wanted(i, j)) continue;
+                    T& distance = out_[pairs_.at(i, j)];
+                    const double norm_i = norms_[static_cast<std::size_t>(i)];
+                    const double norm_j = norms_[static_cast<std::size_t>(j)];
+                    if (!math::too_close(static_cast<double>(distance), norm_i, norm_j)) continue;
+                    distance = T(0);
+                    mask = static_cast<std::uint16_t>(mask | 1u << l);
+                }
+                if (!mask) continue;
+                columns.push_back(static_cast<std::int32_t>(j));
+                masks.push_back(mask);
+                used[static_cast<std::size_t>(block)] = used[static_cast<std::size_t>(j / lanes<T>)] = 1;
+            }
+            for (std::size_t c = begin; c < columns.size(); c += static_cast<std::size_t>(unit_columns_)) {
+                const auto count = std::min<std::int64_t>(unit_columns_, static_cast<std::int64_t>(columns.size() - c));
+                todo.push_back({block, static_cast<std::int64_t>(c), count});
+            }
+        }
+        if (todo.empty()) return;
+        for (Unit& unit : todo) {
+            unit.columns = columns.data() + unit.begin;
+            unit.mask = masks.data() + unit.begin;
+        }
+        pass(Tile::differences, todo, used);
+    }
+
+    void mirror() const {
+        for (std::int64_t i = 0; i < n_; ++i)
+            for (std::int64_t j = i + 1; j < n_; ++j) out_[j * n_ + i] = out_[i * n_ + j];
+    }
+
+private:
+    std::int64_t first_column(std::int64_t block) const {
+        return pairs_.symmetric ? block * lanes<T> : pairs_.first_column;
+    }
+
+    // Long stretches reuse a block best; short ones keep all threads busy to the end.
+    std::vector<Unit> units() {
+        std::int64_t total = 0;
+        for (std::int64_t block = 0; block * lanes<T> < pairs_.rows; ++block) total += n_ - first_column(block);
+        const std::int64_t rows = loops<T>().rows;
+        unit_columns_ = std::clamp(total / (8 * threads_) / rows * rows, 2 * rows, most_columns / rows * rows);
+        std::vector<Unit> all;
+        for (std::int64_t block = 0; block * lanes<T> < pairs_.rows; ++block)
+            for (std::int64_t j = first_column(block); j < n_; j += unit_columns_)
+                all.push_back({block, j, std::min(unit_columns_, n_ - j)});
+        return all;
+    }
+
+    void pass(Tile kind, const std::vector<Unit>& todo, const std::vector<std::uint8_t>& used) {
+        features_.restart(kind == Tile::maxima, threads_);
+        while (const std::int64_t n_features = features_.advance(room_)) {
+            if (poll_) poll_();
+            parallel_for(blocks_, threads_, [&](std::int64_t block) {
+                if (!used[static_cast<std::size_t>(block)]) return;
+                T* values = values_.get() + block * block_stride_;
+                features_.make(block, values);
+                if (kind == Tile::maxima)
+                    loops<T>().row_sums(values, n_features, sums_.get() + block * panels_ * lanes<T>,
+                                        norms_.data() + block * lanes<T>);
+            });
+            parallel_for(static_cast<std::int64_t>(todo.size()), threads_, [&](std::int64_t u) {
+                add(kind, todo[static_cast<std::size_t>(u)], n_features);
+            });
+        }
+    }
+
+    void add(Tile kind, const Unit& unit, std::int64_t n_features) {
+        const Loops<T>& loop = loops<T>();
+        alignas(64) double sums[most_columns * lanes<T>];
+        std::fill_n(sums, unit.count * lanes<T>, 0.0);
+        for (std::int64_t f0 = 0, panel = 0; f0 < n_features; f0 += panel_features, ++panel) {
+            const std::int64_t n = std::min(panel_features, n_features - f0);
+            const T* left = values_.get() + unit.block * block_stride_ + f0 * lanes<T>;
+            const double* left_sums = sums_.get() + (unit.block * panels_ + panel) * lanes<T>;
+            const T* weights = features_.weights() ? features_.weights() + f0 : nullptr;
+            for (std::int64_t c = 0; c < unit.count; c += loop.rows) {
+                const int rows = static_cast<int>(std::min<std::int64_t>(loop.rows, unit.count - c));
+                const T* right[most_rows];
+                double right_sums[most_rows];
+                for (int r = 0; r < rows; ++r) {
+                    const std::int64_t j = unit.column(c + r), block = j / lanes<T>, lane = j % lanes<T>;
+                    right[r] = values_.get() + block * block_stride_ + f0 * lanes<T> + lane;
+                    right_sums[r] = kind == Tile::maxima ? sums_[(block * panels_ + panel) * lanes<T> + lane] : 0;
+                }
+                loop.tile(kind, left, right, rows, n, weights, left_sums, right_sums, sums + c * lanes<T>);
+            }
+        }
+        for (std::int64_t c = 0; c < unit.count; ++c)
+            for (std::int64_t l = 0; l < lanes<T>; ++l) {
+                const std::int64_t i = unit.block * lanes<T> + l, j = unit.column(c);
+                if (pairs_.wanted(i, j) && (!unit.mask || (unit.mask[c] >> l & 1)))
+                    out_[pairs_.at(i, j)] += static_cast<T>(sums[c * lanes<T> + l]);
+            }
+    }
+
+    Features<T>& features_;
+    Pairs pairs_;
+    T* out_;
+    int threads_;
+    const Poll& poll_;
+    std::int64_t n_, blocks_, room_ = 0, panels_ = 0, block_stride_ = 0, unit_columns_ = most_columns;
+    Aligned<T> values_;        // [blocks][room + 1][lanes]
+    Aligned<double> sums_;     // [blocks][panels][lanes]
+    std::vector<double> norms_;    // [blocks * lanes]
+};
+
+template <class T>
+void sum_pairs(Features<T>& features, Term term, std::int64_t split, T* out, int threads, const Poll& poll) {
+    const std::int64_t n = features.points();
+    const Pairs pairs{split ? split : n, split, n, split == 0};
+    std::fill_n(out, pairs.rows * (n - split), T(0));
+    Summation<T> sum(features, pairs, out, threads, poll);
+    if (term == Term::l1) {
+        sum.all(Tile::maxima);
+        if (pairs.symmetric)
+            for (std::int64_t i = 0; i < n; ++i) out[i * n + i] = T(0);
+        sum.close_pairs();
+    } else {
+        sum.all(term == Term::squares ? Tile::squares : Tile::products);
+    }
+    if (pairs.symmetric) sum.mirror();
+}
+
+}  // namespace
+
+template <class T>
+void pairwise(const Strided2<T>& x, const T* weights, Term term, std::int64_t split, T* out, int threads,
+              const Poll& poll) {
+    DenseFeatures<T> features(x, weights);
+    sum_pairs(features, term, split, out, threads, poll);
+}
+
+template <class T>
+void tree_emd(const Strided3<T>& x, const TreeProgram& a, const TreeProgram& b, T* out, int threads,
+              const Poll& poll) {
+    TreeFeatures<T> features(x, a, b);
+    sum_pairs(features, Term::l1, 0, out, threads, poll);
+}
+
+template void pairwise(const Strided2<float>&, const float*, Term, std::int64_t, float*, int, const Poll&);
+template void pairwise(const Strided2<double>&, const double*, Term, std::int64_t, double*, int, const Poll&);
+template void tree_emd(const Strided3<float>&, const TreeProgram&, const TreeProgram&, float*, int, const Poll&);
+template void tree_emd(const Strided3<double>&, const TreeProgram&, const TreeProgram&, double*, int, const Poll&);
+
+}  // namespace pyattnorg::cpu

@@ -1,0 +1,117 @@
+#include "parallel.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace pyattnorg::cpu {
+namespace {
+
+struct Job {
+    std::int64_t n;
+    const std::function<void(std::int64_t)>* task;
+    std::atomic<std::int64_t> next{0};
+    std::atomic<bool> failed{false};
+    std::exception_ptr error;
+    std::mutex error_mutex;
+
+    void work() {
+        for (std::int64_t i; !failed.load(std::memory_order_relaxed) && (i = next.fetch_add(1)) < n;) {
+            try {
+                (*task)(i);
+            } catch (...) {
+                const std::lock_guard lock(error_mutex);
+                if (!error) error = std::current_exception();
+                failed = true;
+            }
+        }
+    }
+};
+
+// Workers sleep until a job is posted. One job runs at a time; a caller that finds the pool busy works alone.
+class Pool {
+public:
+    std::mutex busy;
+
+    void run(Job& job, int helpers) {
+        try {
+            while (static_cast<int>(workers_.size()) < helpers) workers_.emplace_back([this] { loop(); });
+        } catch (const std::system_error&) {
+            helpers = static_cast<int>(workers_.size());    // the system gives no more threads: fewer do the same work
+        }
+        {
+            const std::lock_guard lock(mutex_);
+            job_ = &job;
+            wanted_ = helpers;
+        }
+        posted_.notify_all();
+        job.work();
+        std::unique_lock lock(mutex_);
+        wanted_ = 0;    // whoever has not started yet is not needed any more
+        finished_.wait(lock, [this] { return running_ == 0; });
+        job_ = nullptr;
+    }
+
+private:
+    void loop() {
+        std::unique_lock lock(mutex_);
+        for (;;) {
+            posted_.wait(lock, [this] { return wanted_ > 0; });
+            --wanted_;
+            ++running_;
+            Job* job = job_;
+            lock.unlock();
+            job->work();
+            lock.lock();
+            if (--running_ == 0) finished_.notify_one();
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable posted_, finished_;
+    std::vector<std::thread> workers_;
+    Job* job_ = nullptr;
+    int wanted_ = 0;
+    int running_ = 0;
+};
+
+// Never destroyed: its threads sleep to the end of the process. After a fork the child has none of them, so it gets a
+// pool of its own; the parent's copy is left alone, since its locks may be held by threads that no longer exist.
+std::atomic<Pool*> the_pool{nullptr};
+
+Pool& pool() {
+    static std::mutex creation;
+    static const int registered = pthread_atfork(nullptr, nullptr, [] { the_pool = nullptr; });
+    static_cast<void>(registered);
+    if (Pool* p = the_pool.load(std::memory_order_acquire)) return *p;
+    const std::lock_guard lock(creation);
+    if (!the_pool.load()) the_pool.store(new Pool, std::memory_order_release);
+    return *the_pool.load();
+}
+
+}  // namespace
+
+void parallel_for(std::int64_t n, int threads, const std::function<void(std::int64_t)>& task) {
+    Job job{.n = n, .task = &task, .next = 0, .failed = false, .error = {}, .error_mutex = {}};
+    const int helpers = static_cast<int>(std::min<std::int64_t>(threads, n)) - 1;
+    if (helpers > 0) {
+        Pool& p = pool();
+        if (std::unique_lock lock(p.busy, std::try_to_lock); lock) {
+            p.run(job, helpers);
+        } else {
+            job.work();
+        }
+    } else {
+        job.work();
+    }
+    if (job.error) std::rethrow_exception(job.error);
+}
+
+}  // namespace pyattnorg::cpu

@@ -1,0 +1,95 @@
+// The contract: every kernel, declared once. Shapes stand in comments, outermost axis first; arrays are C-contiguous
+// unless strides are given. The caller checks arguments and allocates; a kernel fills what it is given.
+//
+// Every output element is summed in one fixed order, so results do not depend on the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace pyattnorg {
+
+// Called now and then from the calling thread; throws to stop a long kernel (Ctrl-C).
+using Poll = std::function<void()>;
+
+// What is summed over the features of two points.
+enum class Term {
+    l1,        // w |a - b|
+    squares,   // (a - b)^2
+    products,  // a b
+};
+
+// How the folder sums of a tree are formed with few live sums: folders in post-order, the largest child first.
+// A step takes a leaf (or the sum that its children left in its slot), emits it times `scale`, and, unless it is a
+// first child, adds it to the slot below; a first child shares its parent's slot. Slots number about log2(leaves).
+struct TreeProgram {
+    std::int64_t n_steps;
+    std::int64_t n_leaves;
+    std::int64_t n_slots;
+    const std::int32_t* leaf;    // [n_steps], -1 for a folder of several leaves
+    const std::int32_t* slot;    // [n_steps]
+    const std::uint8_t* add;     // [n_steps]
+    const double* scale;         // [n_steps], folder weight / folder size; 0 emits nothing
+};
+
+template <class T>
+struct Strided3 {
+    const T* data;
+    std::int64_t shape[3];    // points, a, b
+    std::int64_t stride[3];   // in elements
+};
+
+template <class T>
+struct Strided2 {
+    const T* data;
+    std::int64_t shape[2];    // points, features
+    std::int64_t stride[2];
+};
+
+// A rotation of two slots; a tree's Haar transform is n - 1 of them (math/haar.hpp).
+struct HaarStep {
+    std::int32_t left, right;             // slots; the coefficient stays in `left`, the folder's sum in `right`
+    std::int32_t left_size, right_size;   // leaves below each
+};
+
+namespace cpu {
+
+// out[i, j] = sum over features of term(x_i, x_j).  `weights` ([features] or null) only for Term::l1.
+// split = 0: all pairs, out [n, n] symmetric; split > 0: points 0..split against the rest, out [split, n - split].
+template <class T>
+void pairwise(const Strided2<T>& x, const T* weights, Term term, std::int64_t split, T* out, int threads, const Poll&);
+
+// Tree earth mover's distance of method 2.5 and 2.6: the features are the weighted folder averages of x over the
+// trees of its two further axes, made as they are used.  out [n, n].
+template <class T>
+void tree_emd(const Strided3<T>& x, const TreeProgram& a, const TreeProgram& b, T* out, int threads, const Poll&);
+
+// Averages over every folder.  x [outer, n, inner], folders by `start` and `size` in `order`, children after parents;
+// out [outer, n_folders, inner].
+template <class T>
+void folder_averages(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, const std::int32_t* parent,
+                     const std::int32_t* size, const std::int32_t* leaf, std::int64_t n_folders, T* out, int threads);
+
+// Tree-Haar transform along one axis, method 2.10.  x, out [outer, n, inner], may be the same array;
+// slot [n] is the slot of every coefficient in breadth-first order.
+template <class T>
+void haar(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, const HaarStep* steps,
+          const std::int32_t* slot, bool inverse, T* out, int threads);
+
+// Flexible tree of method 2.3 from diffusion coordinates phi [n, m] and |eigenvalues| rate [m], largest first.
+// Levels from the leaves up, folders of a level numbered by slot; the last level is the root's.
+std::vector<std::vector<std::int32_t>> flexible_tree(const double* phi, const double* rate, std::int64_t n,
+                                                     std::int64_t m, double constant, int threads, const Poll&);
+
+// Median of all n values, the mean of the middle two where n is even; `values` is reordered.
+template <class T>
+T median(T* values, std::int64_t n);
+
+std::string instruction_set();                        // the one in use
+std::vector<std::string> instruction_sets();          // those that run here
+void use_instruction_set(const std::string& name);    // throws std::invalid_argument
+
+}  // namespace cpu
+}  // namespace pyattnorg

@@ -1,0 +1,39 @@
+// One merge of the tree-Haar transform (method 2.10) as a rotation.
+//
+// With u = (sum over a folder) / sqrt(size), merging a child of s leaves with the rest of M leaves gives
+//     coefficient = sqrt(M / (s + M)) u_left - sqrt(s / (s + M)) u_right
+//     u           = sqrt(s / (s + M)) u_left + sqrt(M / (s + M)) u_right,
+// so the whole transform is n - 1 plane rotations and its inverse is their transposes in reverse order.
+#pragma once
+
+#include <cmath>
+
+#include "term.hpp"
+
+namespace pyattnorg::math {
+
+template <class T>
+struct Rotation {
+    T major, minor;    // sqrt(M / (s + M)), sqrt(s / (s + M))
+};
+
+template <class T>
+PYATTNORG_HD inline Rotation<T> merge_rotation(double s, double M) {
+    return {static_cast<T>(sqrt(M / (s + M))), static_cast<T>(sqrt(s / (s + M)))};
+}
+
+template <class T>
+PYATTNORG_HD inline void merge(Rotation<T> r, T& left, T& right) {
+    const T coefficient = r.major * left - r.minor * right;
+    right = r.minor * left + r.major * right;
+    left = coefficient;
+}
+
+template <class T>
+PYATTNORG_HD inline void unmerge(Rotation<T> r, T& left, T& right) {
+    const T value = r.major * left + r.minor * right;
+    right = r.major * right - r.minor * left;
+    left = value;
+}
+
+}  // namespace pyattnorg::math

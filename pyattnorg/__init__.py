@@ -1,0 +1,84 @@
+"""pyattnorg: see how a transformer's attention is organised.
+
+Capture a model's attention (`capture`), organise its queries, keys and heads (`organize`), look at the result
+(`Organization`, `report`). The pieces are here too: trees, affinities, tree distances, diffusion maps, Haar transforms.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from pyattnorg._version import __version__
+from pyattnorg.affinity import cosine_affinity, dual_affinity, gaussian_affinity
+from pyattnorg.builders import binary_tree, flexible_tree
+from pyattnorg.config import show_config
+from pyattnorg.diffusion import DiffusionMap, diffusion_map
+from pyattnorg.distances import pairwise_l1, tree_emd
+from pyattnorg.haar import haar, haar_basis, ihaar
+from pyattnorg.network import Heads, NetworkTensor
+from pyattnorg.organization import Organization, organize
+from pyattnorg.questionnaire import Questionnaire
+from pyattnorg.sparsity import effective_number, l1_entropy
+from pyattnorg.store import DamagedFileError, load
+from pyattnorg.threads import get_num_threads, set_num_threads
+from pyattnorg.trees import Folders, PartitionTree
+
+if TYPE_CHECKING:
+    from pyattnorg.capture import Capture, capture, capturing, from_arrays
+    from pyattnorg.report import report
+
+# Read when first asked for, so that `import pyattnorg` stays quick.
+_LATER = {
+    "Capture": "pyattnorg.capture",
+    "capture": "pyattnorg.capture",
+    "capturing": "pyattnorg.capture",
+    "from_arrays": "pyattnorg.capture",
+    "report": "pyattnorg.report",
+}
+
+__all__ = [
+    "Capture",
+    "DamagedFileError",
+    "DiffusionMap",
+    "Folders",
+    "Heads",
+    "NetworkTensor",
+    "Organization",
+    "PartitionTree",
+    "Questionnaire",
+    "__version__",
+    "binary_tree",
+    "capture",
+    "capturing",
+    "cosine_affinity",
+    "diffusion_map",
+    "dual_affinity",
+    "effective_number",
+    "flexible_tree",
+    "from_arrays",
+    "gaussian_affinity",
+    "get_num_threads",
+    "haar",
+    "haar_basis",
+    "ihaar",
+    "l1_entropy",
+    "load",
+    "organize",
+    "pairwise_l1",
+    "report",
+    "set_num_threads",
+    "show_config",
+    "tree_emd",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'pyattnorg' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(_LATER[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,74 @@
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+__version__: str
+
+class Program:
+    def __init__(
+        self,
+        leaf: NDArray[np.int32],
+        slot: NDArray[np.int32],
+        add: NDArray[np.uint8],
+        scale: NDArray[np.float64],
+        n_leaves: int,
+    ) -> None: ...
+
+class HaarPlan:
+    def __init__(self, steps: NDArray[np.int32], slot: NDArray[np.int32]) -> None: ...
+
+@overload
+def pairwise(
+    x: NDArray[np.float32],
+    weights: NDArray[np.float32] | None,
+    term: str,
+    split: int,
+    out: NDArray[np.float32],
+    threads: int,
+) -> None: ...
+@overload
+def pairwise(
+    x: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+    term: str,
+    split: int,
+    out: NDArray[np.float64],
+    threads: int,
+) -> None: ...
+@overload
+def tree_emd(x: NDArray[np.float32], a: Program, b: Program, out: NDArray[np.float32], threads: int) -> None: ...
+@overload
+def tree_emd(x: NDArray[np.float64], a: Program, b: Program, out: NDArray[np.float64], threads: int) -> None: ...
+@overload
+def folder_averages(
+    x: NDArray[np.float32],
+    parent: NDArray[np.int32],
+    size: NDArray[np.int32],
+    leaf: NDArray[np.int32],
+    out: NDArray[np.float32],
+    threads: int,
+) -> None: ...
+@overload
+def folder_averages(
+    x: NDArray[np.float64],
+    parent: NDArray[np.int32],
+    size: NDArray[np.int32],
+    leaf: NDArray[np.int32],
+    out: NDArray[np.float64],
+    threads: int,
+) -> None: ...
+@overload
+def haar(x: NDArray[np.float32], plan: HaarPlan, inverse: bool, out: NDArray[np.float32], threads: int) -> None: ...
+@overload
+def haar(x: NDArray[np.float64], plan: HaarPlan, inverse: bool, out: NDArray[np.float64], threads: int) -> None: ...
+@overload
+def median(values: NDArray[np.float32]) -> float: ...
+@overload
+def median(values: NDArray[np.float64]) -> float: ...
+def flexible_tree(
+    phi: NDArray[np.float64], rate: NDArray[np.float64], constant: float, threads: int
+) -> NDArray[np.int32]: ...
+def instruction_set() -> str: ...
+def instruction_sets() -> list[str]: ...
+def use_instruction_set(name: str) -> None: ...

@@ -1,0 +1,106 @@
+"""Arrays in, arrays out: NumPy, torch and any DLPack producer become NumPy, and results go back the way they came.
+
+Everything numeric passes through `to_numpy`; nothing here imports torch, it is only recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = Any  # a NumPy array, a torch tensor or a DLPack producer
+FloatArray: TypeAlias = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What came in: the values as NumPy float32 or float64, and the way back."""
+
+    values: FloatArray
+    back: Callable[[FloatArray], Any]
+
+
+def _is_torch(x: object) -> bool:
+    return any(base.__module__.split(".")[0] == "torch" and base.__name__ == "Tensor" for base in type(x).__mro__)
+
+
+def _torch_to_numpy(x: Any, name: str) -> NDArray[Any]:
+    import torch
+
+    if x.layout != torch.strided or x.is_quantized:
+        raise TypeError(f"{name}: got a {x.layout} torch tensor, expected a dense one; call .to_dense() or .dequantize()")
+    if x.device.type == "meta":
+        raise TypeError(f"{name}: got a torch tensor on the meta device, which holds no values; load the weights first")
+    x = x.detach().resolve_conj().resolve_neg()
+    if x.dtype in (torch.float16, torch.bfloat16) or str(x.dtype).startswith("torch.float8"):
+        x = x.float()
+    return np.asarray(x.cpu().numpy())
+
+
+def to_numpy(x: Array, name: str) -> NDArray[Any]:
+    """Any array as NumPy, without copying where possible (float16 and bfloat16 torch tensors become float32).
+
+    Raises
+    ------
+    TypeError
+        Ragged sequences, objects, strings, tensors without values.
+    """
+    if isinstance(x, np.ndarray):
+        out = x
+    elif _is_torch(x):
+        return _torch_to_numpy(x, name)
+    elif hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
+        out = np.from_dlpack(x)
+    else:
+        try:
+            out = np.asarray(x)
+        except (ValueError, TypeError) as error:
+            raise TypeError(f"{name}: got {type(x).__name__}, which is no rectangular array ({error})") from None
+    if isinstance(out, np.ma.MaskedArray) and np.ma.is_masked(out):
+        raise TypeError(f"{name}: got a masked array; pass its .data and the mask as a boolean array of visible cells")
+    if out.dtype.kind not in "fiub":
+        raise TypeError(f"{name}: got dtype {out.dtype}, expected real numbers (float16, float32, float64, integers)")
+    return np.asarray(out)
+
+
+def given(x: Array, name: str, *, min_ndim: int = 1) -> Given:
+    """Values of `x` in the computing dtype, checked to be finite, and how to give a result back.
+
+    float64 and integers compute in float64, every other float in float32. A result goes back as NumPy, or as a
+    torch tensor on the device of `x`.
+    """
+    values = to_numpy(x, name)
+    if values.ndim < min_ndim:
+        raise ValueError(f"{name}: got shape {values.shape}, expected at least {min_ndim} dimension(s)")
+    wide = values.dtype.kind in "iub" or values.dtype.itemsize >= 8
+    values = values.astype(np.float64 if wide else np.float32, copy=False)
+    require_finite(values, name)
+    if not _is_torch(x):
+        return Given(values, lambda out: out)
+
+    def back(out: FloatArray) -> Any:
+        import torch
+
+        return torch.from_numpy(np.ascontiguousarray(out)).to(x.device)
+
+    return Given(values, back)
+
+
+def require_finite(values: NDArray[Any], name: str) -> None:
+    """Raise a ValueError that says where the first NaN or infinity is."""
+    # One sum finds any NaN or infinity at memory speed; only then is the place looked for.
+    with np.errstate(all="ignore"):
+        if np.isfinite(np.sum(values)):
+            return
+    bad = ~np.isfinite(values)
+    if not bad.any():
+        return  # the sum overflowed, the values are finite
+    where = tuple(int(i) for i in np.argwhere(bad)[0])
+    raise ValueError(
+        f"{name}: {int(bad.sum())} value(s) are NaN or infinite, the first ({values[where]}) at index {where}; "
+        "expected finite numbers: mark masked cells with visible= or remove them"
+    )

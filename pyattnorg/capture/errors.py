@@ -1,0 +1,27 @@
+"""What can go wrong in a capture. Every message is one line: what came, what was expected, what to do."""
+
+from __future__ import annotations
+
+
+class CaptureError(ValueError):
+    """Attention could not be captured; the message names the module and the way out."""
+
+
+class NoAttentionError(CaptureError):
+    """The model ran, and no attention was seen in it."""
+
+
+class UnsupportedAttentionError(CaptureError):
+    """Attention was seen whose maps are not queries x keys of the model's tokens, or whose scores stay hidden."""
+
+
+class CaptureTooLargeError(CaptureError, MemoryError):
+    """The maps would not fit in memory."""
+
+
+def named(module: str, kind: str) -> str:
+    """A module as errors name it: its path and class, or "the model itself" for the root."""
+    return f"{module!r} ({kind})" if module else f"the model itself ({kind})"
+
+
+__all__ = ["CaptureError", "CaptureTooLargeError", "NoAttentionError", "UnsupportedAttentionError", "named"]

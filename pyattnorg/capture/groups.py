@@ -1,0 +1,106 @@
+"""Which records make one tensor together: by stack, by kind of attention, by shape; and what each group is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pyattnorg.capture.record import Record
+
+_TOWERS = {
+    "text": ("text", "language"),
+    "vision": ("vision", "visual", "image", "pixel"),
+    "audio": ("audio", "speech"),
+}
+_PLAIN = {"layers", "layer", "blocks", "block", "h", "model", "module", "transformer"}
+
+
+@dataclass
+class Bucket:
+    """Records that fit one tensor, and who they are."""
+
+    prefix: str | None
+    suffix: str
+    cross: bool
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def layers(self) -> set[int]:
+        return {r.layer for r in self.records}
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.records[0].shape[1], self.records[0].shape[2]
+
+
+def group(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Records by group, named; a model with one kind of attention has the one group ``""``."""
+    buckets: list[Bucket] = []
+    for record in records:
+        prefix, suffix, cross = record.place.series
+        fitting = [b for b in buckets if (b.prefix, b.suffix, b.cross) == (prefix, suffix, cross)]
+        same_shape = [b for b in fitting if b.shape == record.shape[1:]]
+        if same_shape:
+            same_shape[0].records.append(record)
+        else:
+            buckets.append(Bucket(prefix, suffix, cross, [record]))
+    buckets = _merged(buckets)
+    names = [""] if len(buckets) == 1 else _names(buckets)
+    out = {}
+    for name, bucket in zip(names, buckets, strict=True):
+        # by layer, and in the order of calls within one: sorting is stable
+        out[name] = sorted(bucket.records, key=lambda r: r.layer)
+    return out
+
+
+def _merged(buckets: list[Bucket]) -> list[Bucket]:
+    """Alternating kinds of layers (local and global, say) in one stack are one group where shapes allow it."""
+    out: list[Bucket] = []
+    for bucket in buckets:
+        for other in out:
+            alike = (other.prefix, other.cross, other.shape) == (bucket.prefix, bucket.cross, bucket.shape)
+            if alike and bucket.prefix is not None and not other.layers & bucket.layers:
+                other.records.extend(bucket.records)
+                break
+        else:
+            out.append(bucket)
+    return out
+
+
+def tower(path: str) -> str:
+    """``text``, ``vision`` or ``audio`` where a path says so."""
+    words = path.lower()
+    return next((name for name, hints in _TOWERS.items() if any(hint in words for hint in hints)), "")
+
+
+def side(path: str) -> str:
+    """``encoder`` or ``decoder`` where a path says so; the innermost word counts."""
+    found = [part for part in path.lower().split(".") if "encoder" in part or "decoder" in part]
+    return "" if not found else "decoder" if "decoder" in found[-1] else "encoder"
+
+
+def _names(buckets: list[Bucket]) -> list[str]:
+    crosses = sum(b.cross for b in buckets)
+
+    def plain(bucket: Bucket) -> str:
+        path = bucket.prefix if bucket.prefix is not None else bucket.records[0].place.module
+        words = [part for part in path.split(".") if part and part not in _PLAIN and not part.isdigit()]
+        base = tower(path) or side(path) or ".".join(words) or "attention"
+        if bucket.cross:
+            return "cross" if crosses == 1 else f"{base}.cross"
+        return base
+
+    names = [plain(b) for b in buckets]
+    for finer in (
+        lambda b: ".".join(p for p in (b.prefix if b.prefix is not None else b.records[0].place.module, b.suffix) if p),
+        lambda b: f"{b.shape[0]}x{b.shape[1]}",
+        lambda b: f"from L{min(b.layers)}",
+    ):
+        twice = {name for name in names if names.count(name) > 1}
+        for i, (name, bucket) in enumerate(zip(names, buckets, strict=True)):
+            if name in twice and finer(bucket) not in name:
+                names[i] = f"{name} {finer(bucket)}"
+    return [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names)]
+
+
+__all__ = ["Bucket", "group", "side", "tower"]

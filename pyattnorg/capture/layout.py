@@ -1,0 +1,189 @@
+"""Which axis of a map is the batch and which the heads, and whether its queries are the model's tokens at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from pyattnorg.capture.errors import UnsupportedAttentionError, named
+from pyattnorg.capture.record import Place
+
+_HEAD_COUNTS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "num_head", "nhead", "heads")
+_KEY_HEAD_COUNTS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_kv_head", "kv_heads")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The module whose forward made a map, with the modules around it (innermost first)."""
+
+    place: Place
+    module: nn.Module
+    parents: tuple[nn.Module, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """How errors name it."""
+        return named(self.place.module, type(self.module).__name__)
+
+    def head_count(self) -> int | None:
+        """Heads that the module says it has."""
+        return _count(self.module, _HEAD_COUNTS)
+
+    def head_count_around(self) -> int | None:
+        """Heads that the module, or the nearest one around it that says so, has."""
+        return next((n for m in (self.module, *self.parents) if (n := _count(m, _HEAD_COUNTS)) is not None), None)
+
+    def key_head_count(self, heads: int, seen: int | None) -> int:
+        """Heads of keys: seen in the call, or what the module says, or as many as heads of queries."""
+        if seen is not None and seen < heads and heads % seen == 0:
+            return seen
+        groups = getattr(self.module, "num_key_value_groups", None)
+        if isinstance(groups, int) and groups > 1 and heads % groups == 0:
+            return heads // groups
+        said = _count(self.module, _KEY_HEAD_COUNTS)
+        return said if said is not None and said < heads and heads % said == 0 else heads
+
+
+def _count(module: nn.Module, names: Sequence[str]) -> int | None:
+    for name in names:
+        value = getattr(module, name, None)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+@dataclass
+class Batches:
+    """Sizes that a batch can have, read from the model's inputs; nothing known accepts everything."""
+
+    sizes: set[int] = field(default_factory=set)
+    sequence_first: set[tuple[int, int]] = field(default_factory=set)  # (length, batch)
+
+    def read(self, tensors: Iterable[Tensor]) -> None:
+        """Learn from input tensors."""
+        for x in tensors:
+            if x.ndim == 0:
+                continue
+            self.sizes.add(int(x.shape[0]))
+            if x.ndim == 1 or (x.is_floating_point() and x.ndim in (2, 3)):
+                self.sizes.add(1)  # it may be one example without a batch axis
+            if x.ndim == 3:
+                self.sequence_first.add((int(x.shape[0]), int(x.shape[1])))
+            elif x.ndim == 2 and not x.is_floating_point():
+                self.sequence_first.add((int(x.shape[0]), int(x.shape[1])))
+
+    def accept(self, batch: int, length: int) -> bool:
+        """Whether a map of `length` queries for a batch of `batch` can be one map per example."""
+        return not self.sizes or batch in self.sizes or (length, batch) in self.sequence_first
+
+    def __str__(self) -> str:
+        return " or ".join(str(n) for n in sorted(self.sizes)) or "any size"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the leading axes of a map are to be read."""
+
+    batch: int
+    heads: int
+    kind: Literal["batch, heads", "batch*heads", "batch", "heads", ""]
+
+    def pick(self, x: Tensor, example: int) -> Tensor:
+        """One example of a tensor whose leading axes match the map's or broadcast to them: (heads or 1, m, n)."""
+        lead = {"batch, heads": 2, "": 0}.get(self.kind, 1)
+        x = x.reshape((1,) * (lead + 2 - x.ndim) + tuple(x.shape)) if x.ndim < lead + 2 else x
+        if self.kind == "batch, heads":
+            return x[example if x.shape[0] > 1 else 0]
+        if self.kind == "batch*heads":
+            if x.shape[0] == 1:
+                return x
+            return x[example * self.heads : (example + 1) * self.heads]
+        if self.kind == "batch":
+            return x[example : example + 1] if x.shape[0] > 1 else x
+        return x if self.kind == "heads" else x[None]
+
+
+def read_layout(shape: Sequence[int], scene: Scene, batches: Batches) -> Layout:
+    """Read the shape of a map, or refuse it.
+
+    Parameters
+    ----------
+    shape : the map's (…, queries, keys).
+    scene : the module that made it.
+    batches : the batch sizes that the inputs allow.
+    """
+    shape = tuple(int(n) for n in shape)
+    queries, said = shape[-2], scene.head_count()
+    if len(shape) == 4:
+        batch, heads = shape[:2]
+        if said is not None and said != heads and scene.head_count_around() != heads:
+            raise UnsupportedAttentionError(
+                f"{scene.name}: saw a map of shape {shape}, expected (batch, {said} heads, queries, keys) as the "
+                "module's head count says; this layout is not supported"
+            )
+        if not batches.accept(batch, queries):
+            raise UnsupportedAttentionError(
+                f"{scene.name}: saw {batch} maps of {queries} x {shape[3]} for a batch of {batches}; attention within "
+                "windows or patches that lie in the batch axis is not supported in this version"
+            )
+        return Layout(batch, heads, "batch, heads")
+    if len(shape) == 3:
+        first, around = shape[0], scene.head_count_around()
+        if around is not None and around > 1:
+            if first % around == 0 and batches.accept(first // around, queries):
+                batch = first // around
+                return Layout(batch, around, "heads" if batch == 1 else "batch*heads")
+        elif batches.accept(first, queries):
+            return Layout(first, 1, "batch")
+        known = "no number of heads" if around is None else f"{around} heads"
+        raise UnsupportedAttentionError(
+            f"{scene.name}: saw a map of shape {shape}, expected (batch, heads, queries, keys) or (batch * heads, "
+            f"queries, keys); the module knows {known} and the batch is {batches}"
+        )
+    if len(shape) == 2 and shape[0] == shape[1]:
+        return Layout(1, 1, "")
+    raise UnsupportedAttentionError(
+        f"{scene.name}: saw a map of shape {shape}, expected (batch, heads, queries, keys); windows, groups or other "
+        "axes around the map are not supported in this version"
+    )
+
+
+def refuse_channels(scene: Scene, heads: int, queries: int, width: int) -> None:
+    """Refuse maps whose queries are channels: then heads x queries, not heads x value width, is the model's width."""
+    kind = type(scene.module).__name__.lower()
+    widths = set()
+    for child in scene.module.children():
+        for name in ("in_features", "in_channels"):
+            value = getattr(child, name, None)
+            if isinstance(value, int):
+                widths.add(value)
+    by_width = heads * queries in widths and heads * width not in widths
+    if by_width or "channelattention" in kind or "channelattn" in kind or kind in ("xca", "crosscovarianceattn"):
+        raise UnsupportedAttentionError(
+            f"{scene.name}: saw {heads} maps of {queries} x {queries} channels; attention over channels has no "
+            "queries and keys among the tokens and is not supported"
+        )
+
+
+def tensors_in(x: Any, depth: int = 3) -> list[Tensor]:
+    """Every tensor in nested tuples, lists, dicts and objects with such fields."""
+    if isinstance(x, torch.Tensor):
+        return [x]
+    if depth <= 0 or x is None or isinstance(x, (str, bytes, int, float)):
+        return []
+    if isinstance(x, (list, tuple, set)):
+        items: Iterable[Any] = x
+    elif hasattr(x, "values") and callable(x.values):
+        items = x.values()
+    elif hasattr(x, "__dataclass_fields__"):
+        items = [getattr(x, name, None) for name in x.__dataclass_fields__]
+    else:
+        return []
+    return [t for item in items for t in tensors_in(item, depth - 1)]
+
+
+__all__ = ["Batches", "Layout", "Scene", "read_layout", "refuse_channels", "tensors_in"]

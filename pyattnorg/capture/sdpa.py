@@ -1,0 +1,92 @@
+"""Calls of ``scaled_dot_product_attention``: the fused kernel shows no scores, so they are computed from its inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from pyattnorg.capture.errors import UnsupportedAttentionError
+from pyattnorg.capture.layout import Layout, Scene, read_layout, refuse_channels
+from pyattnorg.capture.masks import causal, either, hidden_by_bias
+from pyattnorg.capture.maths import attend, output_error, unseen
+
+if TYPE_CHECKING:
+    from pyattnorg.capture.recorder import Recorder
+
+_NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+_DEFAULTS: dict[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
+
+
+def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> None:
+    """Record a call from its arguments, and check the maps against the output it gave."""
+    call = {**_DEFAULTS, **dict(zip(_NAMES, args, strict=False)), **kwargs}
+    q, k, v, mask = call["query"], call["key"], call["value"], call["attn_mask"]
+    if any(getattr(x, "is_nested", False) for x in (q, k, v)):
+        raise UnsupportedAttentionError(
+            f"{scene.name}: scaled_dot_product_attention got nested tensors, expected dense ones with a mask"
+        )
+    with unseen(q.device):
+        n_queries, n_keys = q.shape[-2], k.shape[-2]
+        layout = read_layout((*_lead(q, k), n_queries, n_keys), scene, recorder.batches)
+        refuse_channels(scene, layout.heads, n_queries, v.shape[-1])
+        slot = recorder.open(scene, "sdpa", layout, n_queries, n_keys, _key_heads(k, layout))
+        if slot is None:
+            return
+        precision = out.dtype if out.is_floating_point() else q.dtype
+        picked = [_pick(x.to(precision), layout, slot.example)[slot.heads] for x in (q, k, v)]
+        hidden, bias, kind = _masks(mask, bool(call["is_causal"]), n_queries, n_keys, layout, slot.example, q.device)
+        hidden, bias = (x if x is None or x.shape[0] == 1 else x[slot.heads] for x in (hidden, bias))
+        scale = 1.0 / math.sqrt(q.shape[-1]) if call["scale"] is None else float(call["scale"])
+        maps = attend(picked[0], picked[1], scale, hidden, bias)
+        dropout = float(call["dropout_p"])
+        error = None
+        if dropout == 0.0:
+            theirs = _pick(out, layout, slot.example)[slot.heads]
+            error = output_error(maps.context(picked[2].to(maps.weights.dtype)), theirs, hidden)
+        recorder.keep(slot, maps, mask=kind, dtype=precision, raw=True, output_error=error, dropout=dropout)
+
+
+def _lead(q: Tensor, k: Tensor) -> tuple[int, ...]:
+    """Leading axes of the maps: those of the queries, but keys may bring a larger batch."""
+    if q.ndim == 4 and k.ndim == 4:
+        return max(q.shape[0], k.shape[0]), max(q.shape[1], k.shape[1])
+    return tuple(torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]))
+
+
+def _key_heads(k: Tensor, layout: Layout) -> int | None:
+    if layout.kind != "batch, heads" or k.ndim < 3:
+        return None
+    return 1 if k.shape[-3] > 1 and k.stride(-3) == 0 else int(k.shape[-3])
+
+
+def _pick(x: Tensor, layout: Layout, example: int) -> Tensor:
+    """One example as (heads, n, d), heads of keys repeated for the heads of queries that share them."""
+    x = layout.pick(x, example)
+    if x.shape[0] != layout.heads:
+        x = x.repeat_interleave(layout.heads // x.shape[0], 0)
+    return x
+
+
+def _masks(
+    mask: Tensor | None, is_causal: bool, n_queries: int, n_keys: int, layout: Layout, example: int, device: torch.device
+) -> tuple[Tensor | None, Tensor | None, str]:
+    """(hidden cells, additive bias, kind of mask) of one example, each (heads or 1, queries, keys)."""
+    hidden, bias, kinds = None, None, []
+    if is_causal:
+        # top-left, as torch runs it: fewer queries than keys then see the first keys only
+        hidden, kinds = causal(n_queries, n_keys, device)[None], ["causal"]
+    if mask is not None:
+        mask = layout.pick(mask.expand(*mask.shape[:-2], n_queries, n_keys), example)
+        if mask.dtype == torch.bool:
+            hidden, kinds = either(hidden, ~mask), [*kinds, "boolean"]
+        else:
+            bias, kinds = mask, [*kinds, "additive"]
+            hidden = either(hidden, hidden_by_bias(mask))
+    return hidden, bias, "+".join(kinds) or "none"
+
+
+__all__ = ["see_sdpa"]

@@ -1,0 +1,150 @@
+"""Diffusion maps: coordinates in which points that a random walk on the affinity joins quickly lie close."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyattnorg.affinity import square_matrix
+from pyattnorg.arrays import Array, FloatArray, given
+from pyattnorg.threads import one_blas_thread
+
+logger = logging.getLogger("pyattnorg")
+
+NEGLIGIBLE = 1e-8  # affinities below this are 0 (method of the questionnaire)
+TREE_VECTORS = 12  # leading vectors, the constant included, that flexible trees look at
+DENSE = 200  # up to this size a full decomposition is the faster way to a dozen vectors
+
+
+@dataclass(frozen=True)
+class DiffusionMap:
+    """Diffusion coordinates of the points of an axis.
+
+    Attributes
+    ----------
+    coordinates : array, shape (n, k)
+        ``|eigenvalue| ** time * phi``; the constant function is left out. The entry of largest magnitude in every
+        column is positive.
+    eigenvalues : ndarray, shape (k,)
+        Of the random walk, by falling magnitude; negative ones can occur.
+    n_connected : int
+        Connected parts of the affinity. With several, as many eigenvalues (less one) are 1, and coordinates tell
+        the parts apart rather than the points in them.
+    """
+
+    coordinates: Any
+    eigenvalues: NDArray[np.float64]
+    n_connected: int
+
+
+def diffusion_map(affinity: Array, *, n_components: int = 3, time: float = 1.0) -> DiffusionMap:
+    """Diffusion coordinates of an affinity (Coifman and Lafon 2006, density normalised).
+
+    Parameters
+    ----------
+    affinity : array, shape (n, n)
+        Symmetric, not negative.
+    n_components : int
+        Coordinates wanted. There are n - 1; asking for more warns and gives those.
+    time : float
+        Diffusion time, at least 0: coordinates are scaled by ``|eigenvalue| ** time``.
+
+    Raises
+    ------
+    ValueError
+        A matrix that is not square, symmetric and free of negative entries.
+    """
+    if isinstance(n_components, bool) or int(n_components) != n_components or n_components < 1:
+        raise ValueError(f"n_components: got {n_components!r}, expected an integer of at least 1")
+    if not (np.isfinite(time) and time >= 0):
+        raise ValueError(f"time: got {time!r}, expected a number of at least 0")
+    ours = given(affinity, "affinity", min_ndim=2)
+    k = check_affinity(ours.values)
+    available = max(len(k) - 1, 0)
+    if n_components > available:
+        warnings.warn(
+            f"n_components: got {n_components}, but {len(k)} points have {available} coordinates; giving those",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    eigenvalues, phi = leading_vectors(k, min(n_components, available))
+    coordinates = (np.abs(eigenvalues) ** time * phi).astype(ours.values.dtype)
+    return DiffusionMap(ours.back(coordinates), eigenvalues, count_connected(k))
+
+
+def check_affinity(affinity: FloatArray, name: str = "affinity") -> NDArray[np.float64]:
+    """The affinity in float64, checked; negligible entries are 0 and empty rows are joined to themselves."""
+    square_matrix(affinity, name)
+    if len(affinity) == 0:
+        raise ValueError(f"{name}: got an empty matrix, expected at least one point")
+    if affinity.min() < 0:
+        raise ValueError(f"{name}: got {affinity.min()} as the least entry, expected none below 0")
+    k = np.array(affinity, np.float64)
+    k[k <= NEGLIGIBLE] = 0
+    empty = ~k.any(1)
+    if empty.any():
+        k[empty, empty] = 1
+        logger.warning("%s: %d point(s) are like no other, not even themselves; each stands alone", name, empty.sum())
+    return k
+
+
+def leading_vectors(k: NDArray[np.float64], m: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Leading `m` eigenvalues and eigenvectors of the random walk on a checked affinity, the constant left out.
+
+    ``P = K / (d d')`` with ``d = K 1``, ``S = P / (e e')`` with ``e = sqrt(P 1)``; S e = e is known, so the symmetric
+    S - v v' with ``v = e / |e|`` is decomposed and its vectors divided by v. Magnitudes below n times the machine
+    epsilon count as 0. Returns (m,) by falling magnitude and (n, m); the largest entry of a vector is positive.
+    """
+    n = len(k)
+    if m == 0:
+        return np.zeros(0), np.zeros((n, 0))
+    d = k.sum(1)
+    p = k / np.outer(d, d)
+    e = np.sqrt(p.sum(1))
+    v = e / np.linalg.norm(e)
+    s = p / np.outer(e, e)
+    s = (s + s.T) / 2 - np.outer(v, v)
+    with one_blas_thread():
+        values, vectors = _largest(s, m)
+    order = np.argsort(-np.abs(values), kind="stable")[:m]
+    values, vectors = values[order], vectors[:, order]
+    values = np.where(np.abs(values) < n * np.finfo(float).eps, 0.0, values)
+    phi = vectors / v[:, None]
+    peak = phi[np.argmax(np.abs(phi), axis=0), np.arange(m)]
+    return values, phi * np.where(peak < 0, -1.0, 1.0)
+
+
+def _largest(s: NDArray[np.float64], m: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenpairs of largest magnitude of a symmetric matrix, at least `m` of them."""
+    import scipy.linalg
+    import scipy.sparse.linalg
+
+    n = len(s)
+    if n > DENSE and 3 * m < n:
+        start = np.cos(np.arange(n) * 0.7 + 0.3)  # any fixed vector: the same result every time
+        try:
+            values, vectors = scipy.sparse.linalg.eigsh(s, k=m, which="LM", v0=start, tol=0, ncv=min(n, 2 * m + 20))
+            return values, vectors
+        except scipy.sparse.linalg.ArpackNoConvergence:
+            logger.info("the iterative eigensolver did not converge at n = %d; decomposing fully", n)
+    values, vectors = scipy.linalg.eigh(s, driver="evd")
+    return values, vectors
+
+
+def tree_coordinates(affinity: FloatArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """|Eigenvalues| (m,) and vectors (n, m) that flexible trees are built from, m = min(12, n) - 1."""
+    k = check_affinity(affinity)
+    values, phi = leading_vectors(k, min(TREE_VECTORS, len(k)) - 1)
+    return np.abs(values), phi
+
+
+def count_connected(k: NDArray[np.float64]) -> int:
+    """Number of connected parts of an affinity."""
+    from scipy.sparse.csgraph import connected_components
+
+    return int(connected_components(k > 0, directed=False, return_labels=False))

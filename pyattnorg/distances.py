@@ -1,0 +1,111 @@
+"""Distances between the points of an axis: l1, and the earth mover's distance that trees on the other axes give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyattnorg import kernels
+from pyattnorg.arrays import Array, FloatArray, given
+from pyattnorg.trees import PartitionTree
+
+PerAxis: TypeAlias = "float | Sequence[float]"
+
+
+def pairwise_l1(x: Array, y: Array | None = None, *, weights: Array | None = None) -> Any:
+    """l1 distances between points.
+
+    Parameters
+    ----------
+    x : array, shape (n, ...)
+        One point a row; further axes are flattened.
+    y : array, shape (m, ...), optional
+        Other points; without them all pairs of `x`.
+    weights : array of the shape of one point, optional
+        ``sum w |x - y|`` instead; not negative.
+
+    Returns
+    -------
+    array, shape (n, n) or (n, m)
+        Of the kind and device of `x`; for `x` alone symmetric with an exact zero diagonal. float32 results are within
+        1e-5 of the exact ones, points that lie close to each other included.
+    """
+    ours = given(x, "x")
+    rows = _rows(ours.values)
+    others = None if y is None else _rows(given(y, "y").values)
+    w = None if weights is None else given(weights, "weights", min_ndim=0).values.reshape(-1)
+    return ours.back(kernels.pairwise(rows, others, weights=w))
+
+
+def _rows(x: FloatArray) -> FloatArray:
+    return x if x.ndim == 2 else x.reshape(len(x), int(np.prod(x.shape[1:], dtype=np.int64)))
+
+
+def tree_emd(
+    x: Array, trees: PartitionTree | Sequence[PartitionTree], *, alpha: PerAxis = 0.0, beta: PerAxis = 1.0
+) -> Any:
+    """Earth mover's distance between points, by trees on their axes.
+
+    ``E(p, p') = sum over folders I, J, ... of w(I) w(J) ... |average of x_p - x_p' over I x J x ...|`` with folder
+    weights ``(|I| / n) ** beta * 2 ** ((1 - level) * alpha)`` (arXiv 2506.15541; Coifman and Leeb 2013).
+
+    With one tree, ``beta=1`` and points of equal total mass this is the Wasserstein distance of the tree metric;
+    where masses differ it is the same sum, with no condition on them.
+
+    Parameters
+    ----------
+    x : array, shape (n, a[, b, ...])
+    trees : PartitionTree or sequence of them
+        One for each axis after the first.
+    alpha, beta : float or one a tree
+        Exponents of level and size.
+
+    Returns
+    -------
+    array, shape (n, n)
+        Symmetric, zero diagonal, of the kind and device of `x`.
+    """
+    ours = given(x, "x", min_ndim=2)
+    trees = (trees,) if isinstance(trees, PartitionTree) else tuple(trees)
+    sizes = ours.values.shape[1:]
+    for tree in trees:
+        if not isinstance(tree, PartitionTree):
+            raise TypeError(f"trees: got {type(tree).__name__}, expected a PartitionTree for each axis after the first")
+    if tuple(tree.n_leaves for tree in trees) != sizes:
+        raise ValueError(
+            f"trees: got trees of {[tree.n_leaves for tree in trees]} leaves, x has axes of {list(sizes)} after the first"
+        )
+    weights = [
+        tree.weights(a, b)
+        for tree, a, b in zip(trees, per_axis(alpha, len(trees), "alpha"), per_axis(beta, len(trees), "beta"))
+    ]
+    return ours.back(_tree_emd(ours.values, list(trees), weights))
+
+
+def _tree_emd(x: FloatArray, trees: list[PartitionTree], weights: list[NDArray[np.float64]]) -> FloatArray:
+    if len(trees) == 1:
+        root = PartitionTree.dyadic(1)
+        return kernels.tree_emd(x[:, :, None], trees[0], root, weights[0], np.ones(1))
+    if len(trees) == 2:
+        return kernels.tree_emd(x, trees[0], trees[1], weights[0], weights[1])
+    # One more axis: the distance is a sum over its folders, of the distances between averages over each of them.
+    averages = kernels.folder_averages(x, trees[0], 1)
+    out = np.zeros((len(x), len(x)), x.dtype)
+    for i, w in enumerate(weights[0]):
+        if w:
+            out += np.asarray(w, x.dtype) * _tree_emd(averages[:, i], trees[1:], weights[1:])
+    return out
+
+
+def per_axis(value: PerAxis, n: int, name: str) -> tuple[float, ...]:
+    """One number for every axis, from one for all or one each."""
+    if isinstance(value, (int, float, np.integer, np.floating)):
+        values = (float(value),) * n
+    else:
+        values = tuple(float(v) for v in value)
+    if len(values) != n or not np.isfinite(values).all():
+        raise ValueError(f"{name}: got {value!r}, expected a finite number or {n} of them")
+    return values

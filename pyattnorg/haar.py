@@ -1,0 +1,54 @@
+"""Haar bases of partition trees: bi-Haar for one head, tri-Haar for the whole network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyattnorg import kernels
+from pyattnorg.arrays import Array
+from pyattnorg.trees import PartitionTree
+
+Trees: TypeAlias = "PartitionTree | Sequence[PartitionTree | None]"
+
+
+def haar(x: Array, trees: Trees) -> Any:
+    """Coefficients of `x` in the tensor product of the trees' Haar bases (method of arXiv 2506.15541).
+
+    Parameters
+    ----------
+    x : array
+    trees : PartitionTree or sequence
+        One for each axis; None leaves an axis alone.
+
+    Returns
+    -------
+    array of the shape, kind and device of `x`
+        Along every axis the first coefficient belongs to the constant, the others to the folders that split,
+        breadth-first. The transform is orthonormal: sums of squares are kept.
+    """
+    return kernels.haar(x, _for_axes(trees, np.ndim(x)), inverse=False)
+
+
+def ihaar(coefficients: Array, trees: Trees) -> Any:
+    """The tensor that has these coefficients; undoes `haar`."""
+    return kernels.haar(coefficients, _for_axes(trees, np.ndim(coefficients)), inverse=True)
+
+
+def haar_basis(tree: PartitionTree) -> NDArray[np.float64]:
+    """Orthonormal Haar functions of a tree as columns, in the order of coefficients; shape (n, n)."""
+    basis: NDArray[np.float64] = kernels.haar(np.eye(tree.n_leaves), [None, tree], inverse=False)
+    return basis
+
+
+def _for_axes(trees: Trees, ndim: int) -> list[PartitionTree | None]:
+    found = [trees] if isinstance(trees, PartitionTree) else list(trees)
+    for tree in found:
+        if tree is not None and not isinstance(tree, PartitionTree):
+            raise TypeError(f"trees: got {type(tree).__name__}, expected a PartitionTree or None for each axis")
+    if len(found) != ndim:
+        raise ValueError(f"trees: got {len(found)}, x has {ndim} axes; give one for each, None to leave it alone")
+    return found

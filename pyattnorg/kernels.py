@@ -1,0 +1,208 @@
+"""The one way to the kernels: one function each, arrays in, arrays out.
+
+A function takes any real array (NumPy, torch, DLPack; any strides), computes in float32 or float64, allocates the
+result and calls the backend: the compiled extension, or plain NumPy. ``PYATTNORG_BACKEND=cpu|reference`` forces one.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyattnorg import _core, reference
+from pyattnorg.arrays import Array, FloatArray, given, require_finite
+from pyattnorg.plans import HaarSteps, SumProgram, haar_steps, sum_program
+from pyattnorg.threads import get_num_threads
+from pyattnorg.trees import IntArray, PartitionTree
+
+Term: TypeAlias = Literal["l1", "squares", "products"]
+BACKENDS = ("cpu", "reference")
+
+
+def backend() -> str:
+    """The backend in use."""
+    name = os.environ.get("PYATTNORG_BACKEND", "") or "cpu"
+    if name not in BACKENDS:
+        raise ImportError(f"PYATTNORG_BACKEND: got {name!r}, this build has {' and '.join(BACKENDS)}")
+    return name
+
+
+def pairwise(x: Array, y: Array | None = None, *, term: Term = "l1", weights: Array | None = None) -> Any:
+    """``out[i, j] = sum over features of w |x_i - y_j|`` (or of squares or products, unweighted).
+
+    Parameters
+    ----------
+    x : array, shape (n, features)
+    y : array, shape (m, features), optional
+        Without it all pairs of `x`.
+    weights : array, shape (features,), optional
+        Not negative; for ``term="l1"``.
+
+    Returns
+    -------
+    array, shape (n, n) or (n, m)
+        Of the kind of `x`.
+    """
+    ours = given(x, "x", min_ndim=2)
+    points = ours.values
+    others = None if y is None else given(y, "y", min_ndim=2).values
+    if others is not None:
+        if others.shape[1:] != points.shape[1:]:
+            raise ValueError(f"y: got shape {others.shape}, expected (m, {points.shape[1]}) as x has shape {points.shape}")
+        points, others = _same_dtype(points, others)
+    w = None
+    if weights is not None:
+        w = given(weights, "weights").values.astype(points.dtype, copy=False)
+        if w.shape != points.shape[1:] or (w < 0).any():
+            raise ValueError(f"weights: got shape {w.shape}, expected {points.shape[1:]} numbers that are not negative")
+    if backend() == "reference":
+        return ours.back(reference.pairwise(points, others, term, w))
+    n, m = len(points), len(points if others is None else others)
+    out = np.empty((n, m), points.dtype)
+    if out.size:
+        split = 0 if others is None else n
+        stacked = points if others is None else np.concatenate([points, others])
+        w = None if w is None else np.ascontiguousarray(w)
+        _core.pairwise(_whole_strides(stacked), w, term, split, out, get_num_threads())
+    return ours.back(_checked(out, "x"))
+
+
+def tree_emd(
+    x: FloatArray,
+    tree_a: PartitionTree,
+    tree_b: PartitionTree,
+    weights_a: NDArray[np.float64],
+    weights_b: NDArray[np.float64],
+) -> FloatArray:
+    """``E(p, p') = sum_IJ w(I) w(J) |avg_IxJ(x_p - x_p')|``; NumPy x (n, a, b), weights per distinct folder.
+
+    The tree with fewer folders is the inner one: features are made one outer folder at a time.
+    """
+    if backend() == "reference":
+        return reference.tree_emd(x, tree_a, tree_b, weights_a, weights_b)
+    if tree_b.n_folders > tree_a.n_folders:
+        x, tree_a, tree_b, weights_a, weights_b = x.swapaxes(1, 2), tree_b, tree_a, weights_b, weights_a
+    out = np.empty((len(x), len(x)), x.dtype)
+    if out.size:
+        a, b = _program(tree_a, weights_a), _program(tree_b, weights_b)
+        _core.tree_emd(_whole_strides(x), a, b, out, get_num_threads())
+    return _checked(out, "x")
+
+
+def folder_averages(x: Array, tree: PartitionTree, axis: int = 0) -> Any:
+    """Means of `x` over the tree's distinct folders, breadth-first: the axis becomes one of ``tree.n_folders``."""
+    ours = given(x, "x")
+    values, axis = ours.values, _axis(ours.values, axis, tree)
+    if backend() == "reference":
+        return ours.back(reference.folder_averages(values, tree, axis))
+    folders = tree.folders()
+    leaf = np.where(folders.size == 1, tree.order[folders.start], -1).astype(np.int32)
+    blocks = np.ascontiguousarray(values).reshape(_around(values.shape, axis))
+    out = np.empty((*values.shape[:axis], len(folders), *values.shape[axis + 1 :]), values.dtype)
+    _core.folder_averages(blocks, folders.parent, folders.size, leaf, out, get_num_threads())
+    return ours.back(out)
+
+
+def haar(x: Array, trees: list[PartitionTree | None], *, inverse: bool) -> Any:
+    """Tree-Haar coefficients along every axis that has a tree, or the way back. Same shape."""
+    ours = given(x, "x", min_ndim=0)
+    values = ours.values
+    for axis, tree in enumerate(trees):
+        if tree is not None:
+            _axis(values, axis, tree)
+    axes = [axis for axis, tree in enumerate(trees) if tree is not None and tree.n_leaves > 1]
+    if not axes or not values.size:
+        return ours.back(values.copy())
+    out = np.empty(values.shape, values.dtype)
+    source = np.ascontiguousarray(values)
+    for axis in axes:
+        tree = trees[axis]
+        assert tree is not None
+        if backend() == "reference":
+            out = source = reference.haar(source, tree, axis, inverse)
+            continue
+        shape = _around(values.shape, axis)
+        _core.haar(source.reshape(shape), _haar_plan(tree), inverse, out.reshape(shape), get_num_threads())
+        source = out
+    return ours.back(out)
+
+
+def flexible_tree(phi: NDArray[np.float64], rate: NDArray[np.float64], constant: float) -> IntArray:
+    """Labels of the flexible tree, root level first, from diffusion coordinates (n, m) and |eigenvalues| (m,)."""
+    if backend() == "reference":
+        return reference.flexible_tree(phi, rate, constant)
+    return _core.flexible_tree(
+        np.ascontiguousarray(phi, np.float64), np.ascontiguousarray(rate, np.float64), constant, get_num_threads()
+    )
+
+
+def median(values: FloatArray) -> float:
+    """Median of all entries, the mean of the middle two where their number is even."""
+    if backend() == "reference":
+        return reference.median(values)
+    return float(_core.median(np.ascontiguousarray(values)))
+
+
+def instruction_set() -> str:
+    """Instruction set that the compiled kernels use."""
+    return str(_core.instruction_set())
+
+
+def instruction_sets() -> list[str]:
+    """Instruction sets that run here, the preferred one last."""
+    return list(_core.instruction_sets())
+
+
+# -- what the compiled kernels are given ------------------------------------------------------------------------------
+
+
+def _same_dtype(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    dtype = np.result_type(x.dtype, y.dtype)
+    return x.astype(dtype, copy=False), y.astype(dtype, copy=False)
+
+
+def _whole_strides(x: FloatArray) -> FloatArray:
+    """`x` itself where its strides are whole elements (fields of records may have others)."""
+    fits = x.flags.aligned and x.dtype.isnative and all(s % x.itemsize == 0 for s in x.strides)
+    return x if fits else np.ascontiguousarray(x, x.dtype.newbyteorder("="))
+
+
+def _around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    before, after = shape[:axis], shape[axis + 1 :]
+    return int(np.prod(before, dtype=np.int64)), shape[axis], int(np.prod(after, dtype=np.int64))
+
+
+def _axis(x: FloatArray, axis: int, tree: PartitionTree) -> int:
+    if not -x.ndim <= axis < x.ndim:
+        raise ValueError(f"axis: got {axis}, x has {x.ndim} axes")
+    if x.shape[axis] != tree.n_leaves:
+        raise ValueError(f"tree: got one of {tree.n_leaves} leaves for axis {axis} of x, which has {x.shape[axis]} points")
+    return axis % x.ndim
+
+
+def _checked(out: FloatArray, name: str) -> FloatArray:
+    try:
+        require_finite(out, name)
+    except ValueError:
+        largest = np.finfo(out.dtype).max
+        raise ValueError(
+            f"{name}: sums overflow {out.dtype} (largest {largest:.1e}); scale the values down or pass float64"
+        ) from None
+    return out
+
+
+def _program(tree: PartitionTree, weights: NDArray[np.float64]) -> Any:
+    steps: SumProgram = tree.cached("sum_program", sum_program)
+    scale = weights[steps.folder] / tree.folders().size[steps.folder]
+    return _core.Program(steps.leaf, steps.slot, steps.add, scale, tree.n_leaves)
+
+
+def _haar_plan(tree: PartitionTree) -> Any:
+    def make(tree: PartitionTree) -> Any:
+        steps: HaarSteps = tree.cached("haar_steps", haar_steps)
+        return _core.HaarPlan(steps.steps, steps.slot)
+
+    return tree.cached("haar_plan", make)

@@ -1,0 +1,313 @@
+"""The network 3-tensor: queries x keys x heads, with what is known of its cells, heads and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyattnorg.arrays import Array, FloatArray, require_finite, to_numpy
+
+Kind: TypeAlias = Literal["scores", "weights", "logweights"]
+Masked: TypeAlias = Literal["mean", "floor", "raw"]
+BoolArray = NDArray[np.bool_]
+KINDS = ("scores", "weights", "logweights")
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The table of heads, layer-major: one entry a head in every column.
+
+    `layer` and `head` count from 0 in the model's own numbering, `kv_group` says which heads share keys (the head
+    itself where none do), `group` names the part of the model (``""`` where there is one), `module` its module path.
+    """
+
+    layer: NDArray[np.int64]
+    head: NDArray[np.int64]
+    kv_group: NDArray[np.int64]
+    group: tuple[str, ...]
+    module: tuple[str, ...]
+
+    COLUMNS = ("layer", "head", "kv_group", "group", "module")
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Sequence[Any]] | Heads | None, n: int) -> Heads:
+        """A table of `n` heads from columns; without any, head ``i`` of layer 0."""
+        if isinstance(columns, Heads):
+            columns = columns.to_dict()
+        columns = {} if columns is None else dict(columns)
+        unknown = sorted(set(columns) - set(cls.COLUMNS))
+        if unknown:
+            raise ValueError(f"heads: unknown column(s) {unknown}, expected some of {list(cls.COLUMNS)}")
+        for name, column in columns.items():
+            if len(column) != n:
+                raise ValueError(f"heads: column {name!r} has {len(column)} entries, the tensor has {n} heads")
+
+        def whole(name: str, default: NDArray[np.int64]) -> NDArray[np.int64]:
+            return np.asarray(columns.get(name, default)).astype(np.int64).reshape(n)
+
+        head = whole("head", np.arange(n))
+        return cls(
+            layer=whole("layer", np.zeros(n, np.int64)),
+            head=head,
+            kv_group=whole("kv_group", head),
+            group=tuple(str(g) for g in columns.get("group", [""] * n)),
+            module=tuple(str(m) for m in columns.get("module", [""] * n)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.layer)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """``L5H3``, with the group before it (``encoder.L5H3``) where there are several."""
+        several = len(set(self.group)) > 1
+        return tuple(
+            f"{group + '.' if several and group else ''}L{layer}H{head}"
+            for layer, head, group in zip(self.layer, self.head, self.group)
+        )
+
+    def take(self, indices: Sequence[int] | NDArray[Any]) -> Heads:
+        """The heads at `indices`, in that order."""
+        at = np.asarray(indices, dtype=np.int64).reshape(-1)
+        return Heads(
+            self.layer[at],
+            self.head[at],
+            self.kv_group[at],
+            tuple(self.group[i] for i in at),
+            tuple(self.module[i] for i in at),
+        )
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        return {name: list(np.asarray(getattr(self, name)).tolist()) for name in self.COLUMNS}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Heads) and self.to_dict() == other.to_dict()
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkTensor:
+    """Attention of a network as one tensor of queries x keys x heads.
+
+    Parameters
+    ----------
+    values : array, shape (queries, keys, heads)
+        Finite wherever a cell is visible; what stands in invisible cells is never used, except by ``masked="raw"``.
+        Kept as float32 or float64 and read-only.
+    kind : {"scores", "weights", "logweights"}
+        Before softmax, after softmax, or the logarithm of the latter.
+    visible : bool array, shape (queries, keys) or (queries, keys, heads), optional
+        Cells the model can see. Without it every cell is visible, but for -inf and the dtype's lowest number in
+        scores and logweights, which mark masked cells.
+    heads : Heads or mapping of columns, optional
+        Which head is which: layer, head, kv_group, group, module.
+    queries, keys : sequences of str, optional
+        Names of the tokens.
+    meta : mapping, optional
+        Anything else worth keeping, JSON-ready. ``meta["raw"] = True`` says that the values in invisible cells are
+        what the model computed before masking.
+
+    Raises
+    ------
+    ValueError
+        Not three axes, an empty axis, NaN (the message says where), infinities in visible cells.
+    """
+
+    values: FloatArray
+    kind: Kind = "scores"
+    visible: BoolArray | None = None
+    heads: Heads = None  # type: ignore[assignment]  # filled in below
+    queries: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        values: Array,
+        kind: Kind = "scores",
+        visible: Array | None = None,
+        heads: Heads | Mapping[str, Sequence[Any]] | None = None,
+        queries: Sequence[str] | None = None,
+        keys: Sequence[str] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        if kind not in KINDS:
+            raise ValueError(f"kind: got {kind!r}, expected one of {list(KINDS)}")
+        x = to_numpy(values, "values")
+        if x.ndim != 3 or 0 in x.shape:
+            raise ValueError(f"values: got shape {x.shape}, expected (queries, keys, heads) with no empty axis")
+        lowest = np.finfo(x.dtype).min if x.dtype.kind == "f" else -np.inf
+        x = x.astype(np.float64 if x.dtype.kind != "f" or x.dtype.itemsize >= 8 else np.float32, copy=False)
+        seen = _visible_cells(x, visible, None if kind == "weights" else float(lowest))
+        checked = x if seen is None else np.where(_like(seen, x), x, 0)
+        require_finite(checked, "values")
+        put = object.__setattr__
+        put(self, "values", _frozen(x))
+        put(self, "kind", kind)
+        put(self, "visible", None if seen is None else _frozen(seen))
+        put(self, "heads", Heads.of(heads, x.shape[2]))
+        put(self, "queries", _names(queries, x.shape[0], "queries"))
+        put(self, "keys", _names(keys, x.shape[1], "keys"))
+        put(self, "meta", dict(meta or {}))
+
+    # -- what it is ---------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(queries, keys, heads)."""
+        q, k, h = self.values.shape
+        return q, k, h
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Label of every head, such as ``L5H3``."""
+        return self.heads.labels
+
+    def index(self, label: str) -> int:
+        """Position of the head with this label."""
+        try:
+            return self.labels.index(label)
+        except ValueError:
+            near = [name for name in self.labels if name.endswith(label.split(".")[-1])] or list(self.labels[:3])
+            raise KeyError(f"no head {label!r}; this network has {len(self.labels)}, such as {', '.join(near)}") from None
+
+    def __getitem__(self, label: str) -> FloatArray:
+        """One head's matrix, (queries, keys), by its label."""
+        return self.values[:, :, self.index(label)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.labels)
+
+    def __len__(self) -> int:
+        return self.shape[2]
+
+    def visible_cells(self) -> BoolArray:
+        """Visible cells as (queries, keys, heads), whatever was given."""
+        if self.visible is None:
+            return np.broadcast_to(np.True_, self.shape)
+        return np.broadcast_to(_like(self.visible, self.values), self.shape)
+
+    def take_heads(self, which: Sequence[int] | Sequence[str] | NDArray[Any]) -> NetworkTensor:
+        """The network of some heads, by index or label, in that order."""
+        at = [self.index(w) if isinstance(w, str) else int(w) for w in which]
+        if not at:
+            raise ValueError("which: got no heads, expected at least one")
+        visible = self.visible[:, :, at] if self.visible is not None and self.visible.ndim == 3 else self.visible
+        return self._with(values=self.values[:, :, at], visible=visible, heads=self.heads.take(at))
+
+    # -- making it ready for numbers -------------------------------------------------------------------------------
+
+    def filled(self, masked: Masked = "mean") -> NetworkTensor:
+        """The same network with a number in every cell, ready for affinities.
+
+        Invisible cells of weights become 0. Those of scores and logweights become the mean of the row's visible cells
+        in that head (``"mean"``), their minimum (``"floor"``), or stay what the model computed before masking
+        (``"raw"``). Queries and keys that no head can see are left out; ``meta["left_out"]`` names them.
+        """
+        if masked not in ("mean", "floor", "raw"):
+            raise ValueError(f"masked: got {masked!r}, expected 'mean', 'floor' or 'raw'")
+        if self.visible is None:
+            return self
+        if masked == "raw" and self.kind == "scores" and not self.meta.get("raw"):
+            raise ValueError(
+                "masked: 'raw' needs the scores from before masking, which this network does not hold; "
+                "use 'mean' or 'floor', or capture a model whose masks are applied by a function we can see"
+            )
+        seen = self.visible_cells()
+        queries, keys = seen.any((1, 2)), seen.any((0, 2))
+        if not queries.any():
+            raise ValueError("visible: no cell is visible, so there is nothing to organise; check the mask")
+        at = np.ix_(queries, keys, np.arange(self.shape[2]))
+        if masked == "raw" and self.kind == "scores":
+            values = self.values[at]
+            require_finite(values, "values")
+        else:
+            values = fill_invisible(self.values[at], seen[at], "zero" if self.kind == "weights" else masked)
+        meta = dict(self.meta)
+        meta.pop("raw", None)
+        if not (queries.all() and keys.all()):
+            meta["left_out"] = {"queries": np.flatnonzero(~queries).tolist(), "keys": np.flatnonzero(~keys).tolist()}
+        return self._with(
+            values=values,
+            visible=None,
+            queries=None if self.queries is None else [q for q, on in zip(self.queries, queries) if on],
+            keys=None if self.keys is None else [k for k, on in zip(self.keys, keys) if on],
+            meta=meta,
+        )
+
+    def _with(self, **changes: Any) -> NetworkTensor:
+        names = ("values", "kind", "visible", "heads", "queries", "keys", "meta")
+        return NetworkTensor(**({name: getattr(self, name) for name in names} | changes))
+
+    def __repr__(self) -> str:
+        q, k, h = self.shape
+        hidden = "" if self.visible is None else f", {self.visible_cells().mean():.0%} visible"
+        layers = len({(g, int(n)) for g, n in zip(self.heads.group, self.heads.layer)})
+        return f"NetworkTensor({self.kind}, {q} queries x {k} keys x {h} heads of {layers} layer(s){hidden})"
+
+
+def fill_invisible(values: FloatArray, visible: BoolArray, how: str, axis: int = 1) -> FloatArray:
+    """A copy with invisible cells replaced: by 0, or by the mean or minimum of the visible ones along `axis`.
+
+    A row that sees nothing takes the mean (minimum) of all visible cells that differ from it on `axis` 0 as well,
+    then of everything visible, so that no sentinel ever reaches a computation.
+    """
+    seen = np.broadcast_to(visible, values.shape)
+    if how == "zero":
+        return np.where(seen, values, values.dtype.type(0))
+    kept = np.where(seen, values, 0).astype(np.float64)
+    fill = np.zeros(values.shape)
+    known = np.zeros(values.shape, bool)
+    for over in ((axis,), (0, axis) if axis else (0, 1), tuple(range(values.ndim))):
+        count = seen.sum(over, keepdims=True)
+        if how == "mean":
+            level = kept.sum(over, keepdims=True) / np.maximum(count, 1)
+        else:
+            level = np.where(seen, values, np.inf).min(over, keepdims=True)
+        use = np.broadcast_to(count > 0, values.shape) & ~known
+        fill = np.where(use, np.where(np.isfinite(level), level, 0), fill)
+        known |= use
+        if known.all():
+            break
+    return np.where(seen, values, fill.astype(values.dtype))
+
+
+def _visible_cells(x: FloatArray, visible: Array | None, lowest: float | None) -> BoolArray | None:
+    if visible is None:
+        if lowest is None or not (x.min() <= lowest or np.isneginf(x).any()):
+            return None
+        seen = ~(x <= lowest)  # NaN stays visible, so that it is reported
+        return None if seen.all() else seen
+    seen = to_numpy(visible, "visible")
+    if seen.dtype != np.bool_:
+        if not np.isin(seen, (0, 1)).all():
+            raise ValueError("visible: expected booleans, True where the model can see; got other numbers")
+        seen = seen.astype(bool)
+    if seen.shape not in (x.shape, x.shape[:2]):
+        raise ValueError(f"visible: got shape {seen.shape}, expected {x.shape[:2]} or {x.shape}")
+    return None if seen.all() else seen.copy()
+
+
+def _like(visible: BoolArray, values: FloatArray) -> BoolArray:
+    return visible[:, :, None] if visible.ndim == 2 and values.ndim == 3 else visible
+
+
+def _frozen(x: NDArray[Any]) -> NDArray[Any]:
+    view = x.view()
+    view.flags.writeable = False
+    return view
+
+
+def _names(names: Sequence[str] | None, n: int, what: str) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if isinstance(names, str) or len(names) != n:
+        raise ValueError(f"{what}: got {len(names)} name(s), the tensor has {n} {what}")
+    return tuple(str(name) for name in names)
+
+
+__all__ = ["Heads", "Kind", "Masked", "NetworkTensor", "fill_invisible"]

@@ -1,0 +1,273 @@
+"""A fitted questionnaire that knows its heads and tokens: what is found is given by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyattnorg.arrays import Array, FloatArray
+from pyattnorg.diffusion import DiffusionMap
+from pyattnorg.haar import haar
+from pyattnorg.network import Masked, NetworkTensor
+from pyattnorg.questionnaire import Iteration, Progress, Questionnaire
+from pyattnorg.sparsity import effective_number, l1_entropy
+from pyattnorg.trees import PartitionTree
+
+QUERIES, KEYS, HEADS = 0, 1, 2
+COARSEST = 10  # Haar functions a side that the paper's head entropy looks at
+SHUFFLE_SEED = 0
+
+
+def organize(
+    network: NetworkTensor | Array,
+    *,
+    masked: Masked = "mean",
+    trees: Sequence[PartitionTree | None] | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Organization:
+    """Organise the queries, keys and heads of a network.
+
+    Parameters
+    ----------
+    network : NetworkTensor or array, shape (queries, keys, heads)
+        An array is taken as scores with every cell visible, but for -inf and the dtype's lowest number.
+    masked : {"mean", "floor", "raw"}
+        What stands in invisible cells of scores; see `NetworkTensor.filled`.
+    trees : sequence of PartitionTree or None, optional
+        Trees to start from, for queries, keys and heads.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+    **options
+        Those of `pyattnorg.Questionnaire`.
+    """
+    tensor = network if isinstance(network, NetworkTensor) else NetworkTensor(network)
+    filled = tensor.filled(masked)
+    questionnaire = Questionnaire(**options).fit(filled.values, trees=trees, progress=progress)
+    return Organization(filled, questionnaire)
+
+
+class Organization:
+    """A network and its fitted questionnaire.
+
+    Attributes
+    ----------
+    network : NetworkTensor
+        As it was organised: every cell filled, queries and keys that nothing can see left out.
+    questionnaire : Questionnaire
+        Fitted. Its results are attributes here too: `trees_`, `affinities_`, `distances_`, `history_`, `n_iter_`,
+        `converged_`; axis 0 is queries, 1 keys, 2 heads.
+    """
+
+    def __init__(self, network: NetworkTensor, questionnaire: Questionnaire) -> None:
+        self.network = network
+        self.questionnaire = questionnaire
+
+    # -- the questionnaire's results ----------------------------------------------------------------------------
+
+    @property
+    def trees_(self) -> tuple[PartitionTree, ...]:
+        return self.questionnaire.trees_
+
+    @property
+    def affinities_(self) -> tuple[FloatArray, ...]:
+        return self.questionnaire.affinities_
+
+    @property
+    def distances_(self) -> tuple[FloatArray, ...]:
+        return self.questionnaire.distances_
+
+    @property
+    def history_(self) -> list[Iteration]:
+        return self.questionnaire.history_
+
+    @property
+    def n_iter_(self) -> int:
+        return self.questionnaire.n_iter_
+
+    @property
+    def converged_(self) -> bool:
+        return self.questionnaire.converged_
+
+    def order(self, axis: int) -> NDArray[np.int32]:
+        """Points of an axis in the order of its tree's leaves."""
+        return self.questionnaire.order(axis)
+
+    def embedding(self, axis: int = HEADS, n_components: int = 3, time: float = 1.0) -> DiffusionMap:
+        """Diffusion map of an axis."""
+        return self.questionnaire.embedding(axis, n_components, time)
+
+    def organized(self) -> FloatArray:
+        """The tensor with every axis in the order of its tree."""
+        out: FloatArray = self.questionnaire.organized()
+        return out
+
+    def coefficients(self) -> FloatArray:
+        """Tri-Haar coefficients of the network."""
+        return self.questionnaire.coefficients()
+
+    def transform(self, x: Array) -> Any:
+        """Tri-Haar coefficients of another tensor of this shape."""
+        return self.questionnaire.transform(x)
+
+    def inverse_transform(self, c: Array) -> Any:
+        """The tensor that has these tri-Haar coefficients."""
+        return self.questionnaire.inverse_transform(c)
+
+    # -- by name ------------------------------------------------------------------------------------------------
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Label of every head."""
+        return self.network.labels
+
+    def head_folders(self, level: int | None = None) -> list[list[str]]:
+        """Folders of heads at one level of their tree, by label, in tree order.
+
+        Parameters
+        ----------
+        level : int, optional
+            0 is the root's. The default is the coarsest level of at least 3 folders (2 where no level has 3).
+        """
+        tree = self.trees_[HEADS]
+        labels = tree.labels[self._telling_level() if level is None else level]
+        tree.folder_sizes(0 if level is None else level)  # refuses a level that is not there
+        folders: dict[int, list[str]] = {}
+        for head in tree.order:
+            folders.setdefault(int(labels[head]), []).append(self.labels[head])
+        return list(folders.values())
+
+    def _telling_level(self) -> int:
+        counts = self.trees_[HEADS].labels.max(1) + 1
+        return int(np.argmax(counts >= 3)) if counts[-1] >= 3 else len(counts) - 1
+
+    def nearest_heads(self, label: str, n: int = 3) -> list[str]:
+        """The `n` heads nearest to one, nearest first, by the tree distance of the last iteration."""
+        head = self.network.index(label)
+        order = np.argsort(self.distances_[HEADS][head], kind="stable")
+        return [self.labels[i] for i in order if i != head][:n]
+
+    def head_table(self) -> list[dict[str, Any]]:
+        """One row a head, in the order of the network.
+
+        label, layer, head, kv_group, group, module; folder (number of its folder in `head_folders`), position (in tree
+        order); involvement: the paper's head entropy ``sum |c_ab|`` over the 10 x 10 coarsest bi-Haar functions over
+        the largest of any head; entropy: normalised l1 entropy of its bi-Haar coefficients; effective: their effective
+        number; x, y, z: diffusion coordinates (where there are so many); nearest: its three nearest heads.
+        """
+        bi_haar = haar(self.network.values, [self.trees_[QUERIES], self.trees_[KEYS], None])
+        involvement = np.abs(bi_haar[:COARSEST, :COARSEST]).sum((0, 1), dtype=np.float64)
+        involvement /= involvement.max() or 1.0
+        folder_of = {label: i for i, folder in enumerate(self.head_folders()) for label in folder}
+        position = np.argsort(self.trees_[HEADS].order)
+        columns = self.network.heads.to_dict()
+        coordinates = self._coordinates
+        rows = []
+        for i, label in enumerate(self.labels):
+            row = {"label": label} | {name: column[i] for name, column in columns.items()}
+            row |= {"folder": folder_of[label], "position": int(position[i]), "involvement": float(involvement[i])}
+            row |= {"entropy": l1_entropy(bi_haar[:, :, i]), "effective": effective_number(bi_haar[:, :, i])}
+            row |= {name: float(value) for name, value in zip("xyz", coordinates[i])}
+            row["nearest"] = " ".join(self.nearest_heads(label))
+            rows.append(row)
+        return rows
+
+    @cached_property
+    def _coordinates(self) -> FloatArray:
+        """Up to three diffusion coordinates of every head."""
+        available = min(3, len(self.labels) - 1)
+        if not available:
+            return np.zeros((len(self.labels), 0))
+        found: FloatArray = self.embedding(HEADS, available).coordinates
+        return found
+
+    def _in_other_bases(self) -> dict[str, FloatArray]:
+        """Coefficients in the bases that the organised one is compared with."""
+        values = self.network.values
+        as_given = [PartitionTree.dyadic(n) for n in values.shape]
+        rng = np.random.default_rng(SHUFFLE_SEED)
+        shuffled = values[np.ix_(*(rng.permutation(n) for n in values.shape))]
+        return {"given": haar(values, as_given), "shuffled": haar(shuffled, as_given), "entries": values}
+
+    @cached_property
+    def _entropies(self) -> dict[str, float]:
+        others = {name: l1_entropy(c) for name, c in self._in_other_bases().items()}
+        return {"organized": self.history_[-1]["entropy"]} | others
+
+    def entropies(self) -> dict[str, float]:
+        """Normalised l1 entropy of the network in four bases, the lower the sparser.
+
+        ``organized``: the tri-Haar basis of its trees; ``given``: that of dyadic trees on the order that came;
+        ``shuffled``: the same after a random permutation of every axis (seed 0); ``entries``: no transform.
+        """
+        return dict(self._entropies)
+
+    def decay(self) -> dict[str, NDArray[np.float64]]:
+        """Coefficient magnitudes, largest first, over their norm, in the bases of `entropies`."""
+        out = {}
+        for name, c in {"organized": self.coefficients(), **self._in_other_bases()}.items():
+            magnitude = np.sort(np.abs(c, dtype=np.float64), axis=None)[::-1]
+            out[name] = magnitude / (np.linalg.norm(magnitude) or 1.0)
+        return out
+
+    # -- showing it ---------------------------------------------------------------------------------------------
+
+    def summary(self, n: int = 5) -> str:
+        """What was found, in one screen of text; the `n` most and least involved heads."""
+        q, k, h = self.network.shape
+        entropies = self.entropies()
+        table = sorted(self.head_table(), key=lambda row: (-row["involvement"], row["position"]))
+        folders = self.head_folders()
+        state = "no tree changed in the last" if self.converged_ else "trees still changed in the last"
+        lines = [
+            f"{self.network.kind}: {q} queries x {k} keys x {h} heads, {self.n_iter_} iteration(s), {state}",
+            *(
+                f"{name:8s} tree of {tree.n_levels} levels, {tree.n_folders} folders"
+                for name, tree in zip(("queries", "keys", "heads"), self.trees_)
+            ),
+            "normalised l1 entropy: "
+            + ", ".join(f"{entropies[name]:.4f} {name}" for name in ("organized", "given", "shuffled", "entries")),
+            f"{len(folders)} folders of heads: " + "; ".join(_short(folder) for folder in folders[:6]),
+            "most involved heads:  " + _involved(table[:n]),
+            "least involved heads: " + _involved(table[::-1][:n]),
+        ]
+        left_out = self.network.meta.get("left_out")
+        if left_out:
+            lines.append(f"left out, seen by nothing: {len(left_out['queries'])} queries, {len(left_out['keys'])} keys")
+        return "\n".join(lines)
+
+    def to_frame(self) -> Any:
+        """The table of heads as a pandas DataFrame, indexed by label."""
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("to_frame needs pandas: pip install pandas, or use head_table()") from None
+        return pandas.DataFrame(self.head_table()).set_index("label")
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the organisation to one file (.npz); `pyattnorg.load` reads it back."""
+        from pyattnorg.store import save
+
+        save(self, path, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        q, k, h = self.network.shape
+        return f"Organization({self.network.kind}, {q} x {k} x {h}, {len(self.head_folders())} folders of heads)"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.summary())}</pre>"
+
+
+def _short(folder: list[str], most: int = 4) -> str:
+    more = f" and {len(folder) - most} more" if len(folder) > most else ""
+    return " ".join(folder[:most]) + more
+
+
+def _involved(rows: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{row['label']} {row['involvement']:.2f}" for row in rows)

@@ -1,0 +1,132 @@
+"""Every kernel in plain NumPy: the definition that all others are tested against. Clear first, fast never.
+
+Arguments are checked in `pyattnorg.kernels`; shapes and meanings are those of csrc/kernels.hpp.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyattnorg.arrays import FloatArray
+from pyattnorg.trees import IntArray, PartitionTree
+
+TERMS = {
+    "l1": lambda a, b: np.abs(a - b),
+    "squares": lambda a, b: (a - b) ** 2,
+    "products": lambda a, b: a * b,
+}
+
+
+def pairwise(x: FloatArray, y: FloatArray | None, term: str, weights: FloatArray | None) -> FloatArray:
+    """``out[i, j] = sum_f w_f term(x_if, y_jf)``; x (n, features), y (m, features) or x itself."""
+    other = x if y is None else y
+    w = np.ones(x.shape[1]) if weights is None else weights.astype(float)
+    rows = [(TERMS[term](row, other.astype(float)) * w).sum(-1) for row in x.astype(float)]
+    return np.array(rows).reshape(len(x), len(other)).astype(x.dtype)
+
+
+def folder_averages(x: FloatArray, tree: PartitionTree, axis: int) -> FloatArray:
+    """Means over the tree's distinct folders, breadth-first, in place of the axis."""
+    folders = tree.folders()
+    moved = np.moveaxis(x.astype(float), axis, 0)[tree.order]
+    means = [moved[start : start + size].mean(0) for start, size in zip(folders.start, folders.size)]
+    return np.moveaxis(np.stack(means), 0, axis).astype(x.dtype)
+
+
+def tree_emd(
+    x: FloatArray,
+    tree_a: PartitionTree,
+    tree_b: PartitionTree,
+    weights_a: NDArray[np.float64],
+    weights_b: NDArray[np.float64],
+) -> FloatArray:
+    """``E(p, p') = sum_IJ w(I) w(J) |avg_IxJ(x_p - x_p')|`` over distinct folders; x (n, a, b)."""
+    averages = folder_averages(folder_averages(x.astype(float), tree_a, 1), tree_b, 2)
+    weights = np.outer(weights_a, weights_b).reshape(-1)
+    return pairwise(averages.reshape(len(x), -1), None, "l1", weights).astype(x.dtype)
+
+
+def haar_basis(tree: PartitionTree) -> NDArray[np.float64]:
+    """Orthonormal columns: the constant, then each folder's ``(M on C_i, -s on the rest) / sqrt(s M (s + M))``."""
+    folders, n = tree.folders(), tree.n_leaves
+    offset, child = folders.children
+    columns = [np.full(n, n**-0.5)]
+    for i in range(len(folders)):
+        below = list(child[offset[i] : offset[i + 1]])[::-1]
+        below.sort(key=lambda c: -int(folders.size[c]))  # stable: ties stay in reversed order of first leaf
+        leaves = [tree.order[folders.start[c] : folders.start[c] + folders.size[c]] for c in below]
+        for k in range(len(below) - 1):
+            s, rest = len(leaves[k]), np.concatenate(leaves[k + 1 :])
+            column = np.zeros(n)
+            column[leaves[k]] = len(rest)
+            column[rest] = -s
+            columns.append(column / np.sqrt(s * len(rest) * (s + len(rest))))
+    return np.stack(columns, 1)
+
+
+def haar(x: FloatArray, tree: PartitionTree, axis: int, inverse: bool) -> FloatArray:
+    """Coefficients along one axis in the tree's Haar basis, or the way back."""
+    basis = haar_basis(tree)
+    out = np.tensordot(basis if inverse else basis.T, x.astype(float), (1, axis))
+    return np.moveaxis(out, 0, axis).astype(x.dtype)
+
+
+def median(values: FloatArray) -> float:
+    """Median of all entries."""
+    return float(np.median(values))
+
+
+def flexible_tree(phi: NDArray[np.float64], rate: NDArray[np.float64], constant: float) -> IntArray:
+    """Labels of the flexible tree, root level first, from diffusion coordinates and |eigenvalues|, largest first."""
+    n = len(phi)
+    levels = [np.arange(n)]
+    while (c := levels[-1].max() + 1) > 1:
+        time = 2.0 ** (len(levels) - 1)
+        scale = (rate / rate[0]) ** time if len(rate) and rate[0] > 0 else np.zeros(len(rate))
+        distances = np.sqrt(((phi[:, None] - phi[None]) ** 2 * scale**2).sum(-1))
+        member = np.eye(c)[levels[-1]]
+        member /= member.sum(0)
+        mean = np.triu(member.T @ distances @ member, 1)
+        mean += mean.T  # symmetric to the last bit: mutual neighbours tie, and the lowest index goes first
+        np.fill_diagonal(mean, np.inf)
+        levels.append(_join(mean, constant)[levels[-1]])
+    return np.array(levels[::-1], np.int32)
+
+
+def _join(distances: NDArray[np.float64], constant: float) -> NDArray[np.int64]:
+    c = len(distances)
+    finite = distances[np.isfinite(distances)]
+    if not (finite > 0).any():
+        return np.zeros(c, np.int64)
+    middle = np.median(distances)
+    if middle == 0:
+        middle = finite[finite > 0].min()
+    penalty = middle / constant
+    distances = distances.copy()
+    groups: dict[int, list[int]] = {a: [a] for a in range(c)}
+    slot = np.arange(c)
+    open_ = np.full(c, True)
+    joined = False
+    while open_.any():
+        key = np.where(open_, distances.min(1), np.inf)
+        a = int(np.argmin(key))
+        if not open_[a] or key[a] == np.inf or (joined and key[a] >= middle):
+            break
+        b = int(np.argmin(distances[a]))
+        group = groups[int(slot[b])]
+        if len(group) > 1 and not distances[a, b] < penalty * 2.0 ** (1 - len(group)):
+            distances[a, b] = np.inf
+            continue
+        del groups[int(slot[b])]
+        groups[a] = [*groups.pop(a, [a]), *group]
+        slot[groups[a]] = a
+        open_[[a, b]] = False
+        joined = True
+    labels = np.empty(c, np.int64)
+    for number, at in enumerate(sorted(groups)):
+        labels[groups[at]] = number
+    return labels
+
+
+__all__ = ["flexible_tree", "folder_averages", "haar", "haar_basis", "median", "pairwise", "tree_emd"]

@@ -1,0 +1,49 @@
+"""How few coefficients carry a tensor: l1 entropy and the effective number of coefficients."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyattnorg.arrays import Array, FloatArray, given
+
+
+def l1_entropy(c: Array, *, normalized: bool = True) -> float:
+    """Sum of magnitudes of coefficients: the lower, the better organised.
+
+    Parameters
+    ----------
+    c : array
+        Coefficients, such as `pyattnorg.haar` gives.
+    normalized : bool
+        Divide by ``|c|_2 sqrt(N)``: then it lies in [1 / sqrt(N), 1] and does not depend on the scale of the data.
+        It does depend on the size N: compare it between tensors of equal shape only, and `effective_number` otherwise.
+
+    Returns
+    -------
+    float
+        0 for a tensor of zeros.
+    """
+    total, length, n = _norms(given(c, "c", min_ndim=0).values)
+    if not normalized:
+        return total
+    return total / (length * n**0.5) if length else 0.0
+
+
+def effective_number(c: Array) -> float:
+    """``(|c|_1 / |c|_2) ** 2``: how many equal coefficients would have the same spread; 0 for zeros.
+
+    It does not change when every point of an axis is doubled, so it compares networks of different size.
+    """
+    total, length, _ = _norms(given(c, "c", min_ndim=0).values)
+    return (total / length) ** 2 if length else 0.0
+
+
+def _norms(c: FloatArray) -> tuple[float, float, int]:
+    magnitude = np.abs(c).reshape(-1)
+    largest = float(magnitude.max(initial=0))
+    if largest == 0:
+        return 0.0, 0.0, c.size
+    scaled = magnitude / magnitude.dtype.type(largest)  # squares of very large or small numbers leave their range
+    total = float(scaled.sum(dtype=np.float64))
+    length = float(np.sqrt(np.square(scaled, dtype=np.float64).sum()))
+    return total * largest, length * largest, c.size

@@ -1,0 +1,132 @@
+"""Saving and loading an organisation: one .npz file of plain arrays and a JSON text, no pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from pyattnorg._version import __version__
+from pyattnorg.network import NetworkTensor
+from pyattnorg.organization import Organization
+from pyattnorg.questionnaire import Questionnaire
+from pyattnorg.trees import PartitionTree
+
+FORMAT = "pyattnorg organization"
+FORMAT_VERSION = 1
+
+
+class DamagedFileError(ValueError):
+    """A file that is not what it should be; the message names it."""
+
+
+def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], None], *, overwrite: bool) -> None:
+    """Write a file under a temporary name and rename it, so that it is whole or not there.
+
+    Raises
+    ------
+    FileExistsError
+        The file is there and `overwrite` is False.
+    FileNotFoundError
+        Its folder is not there.
+    """
+    target = Path(path)
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"path: {target} exists; pass overwrite=True to replace it")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"path: the folder {target.parent} does not exist; make it first")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def save(organization: Organization, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write an organisation; `load` reads it back."""
+    network, fitted = organization.network, organization.questionnaire
+    arrays: dict[str, Any] = {"values": network.values}
+    for axis in range(3):
+        arrays[f"affinity_{axis}"] = fitted.affinities_[axis]
+        arrays[f"distance_{axis}"] = fitted.distances_[axis]
+        for i, iteration in enumerate(fitted.history_):
+            arrays[f"tree_{i}_{axis}"] = iteration["trees"][axis].labels
+    about = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "pyattnorg": __version__,
+        "kind": network.kind,
+        "heads": network.heads.to_dict(),
+        "queries": network.queries,
+        "keys": network.keys,
+        "meta": network.meta,
+        "options": fitted.get_params(),
+        "entropies": [iteration["entropy"] for iteration in fitted.history_],
+        "converged": fitted.converged_,
+    }
+    try:
+        text = json.dumps(about)
+    except TypeError as error:
+        raise TypeError(f"network.meta: cannot be written as JSON ({error}); keep plain values there") from None
+    arrays["about"] = np.frombuffer(text.encode(), np.uint8)
+    write_atomically(path, lambda file: np.savez(file, **arrays), overwrite=overwrite)
+
+
+def load(path: str | os.PathLike[str]) -> Organization:
+    """Read an organisation that `Organization.save` wrote.
+
+    Raises
+    ------
+    FileNotFoundError
+        No such file.
+    DamagedFileError
+        A file that is cut short, altered, or of another kind or version; a ValueError.
+    """
+    target = Path(path)
+    if not target.exists():
+        raise FileNotFoundError(f"path: {target} does not exist")
+    try:
+        with np.load(target, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        about = json.loads(arrays.pop("about").tobytes())
+        if about["format"] != FORMAT:
+            raise ValueError(f"its format is {about['format']!r}")
+        if about["format_version"] > FORMAT_VERSION:
+            raise ValueError(f"it was written by pyattnorg {about['pyattnorg']}, which is newer; upgrade to read it")
+        return _restored(arrays, about)
+    except (ValueError, KeyError, TypeError, EOFError, OSError, AttributeError, zipfile.BadZipFile) as error:
+        raise DamagedFileError(f"{target} is no readable pyattnorg organisation: {error}") from None
+
+
+def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> Organization:
+    network = NetworkTensor(
+        arrays["values"],
+        kind=about["kind"],
+        heads=about["heads"],
+        queries=about["queries"],
+        keys=about["keys"],
+        meta=about["meta"],
+    )
+    fitted = Questionnaire(**{k: tuple(v) if isinstance(v, list) else v for k, v in about["options"].items()})
+    fitted.history_ = [
+        {"trees": tuple(PartitionTree.from_labels(arrays[f"tree_{i}_{axis}"]) for axis in range(3)), "entropy": entropy}
+        for i, entropy in enumerate(about["entropies"])
+    ]
+    fitted.trees_ = fitted.history_[-1]["trees"]
+    fitted.affinities_ = tuple(arrays[f"affinity_{axis}"] for axis in range(3))
+    fitted.distances_ = tuple(arrays[f"distance_{axis}"] for axis in range(3))
+    fitted.n_iter_, fitted.converged_ = len(fitted.history_), bool(about["converged"])
+    fitted._values = network.values
+    return Organization(network, fitted)
