@@ -16,9 +16,9 @@ using Poll = std::function<void()>;
 
 // What is summed over the features of two points.
 enum class Term {
-    l1,        // w |a - b|
-    squares,   // (a - b)^2
-    products,  // a b
+    l1,          // w |a - b|
+    squares,     // (a - b)^2
+    products,    // a b
 };
 
 // How the folder sums of a tree are formed with few live sums: folders in post-order, the largest child first.
@@ -37,8 +37,8 @@ struct TreeProgram {
 template <class T>
 struct Strided3 {
     const T* data;
-    std::int64_t shape[3];    // points, a, b
-    std::int64_t stride[3];   // in elements
+    std::int64_t shape[3];     // points, a, b
+    std::int64_t stride[3];    // in elements
 };
 
 template <class T>
@@ -50,8 +50,8 @@ struct Strided2 {
 
 // A rotation of two slots; a tree's Haar transform is n - 1 of them (math/haar.hpp).
 struct HaarStep {
-    std::int32_t left, right;             // slots; the coefficient stays in `left`, the folder's sum in `right`
-    std::int32_t left_size, right_size;   // leaves below each
+    std::int32_t left, right;              // slots; the coefficient stays in `left`, the folder's sum in `right`
+    std::int32_t left_size, right_size;    // leaves below each
 };
 
 namespace cpu {
@@ -83,6 +83,10 @@ void haar(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, co
 std::vector<std::vector<std::int32_t>> flexible_tree(const double* phi, const double* rate, std::int64_t n,
                                                      std::int64_t m, double constant, int threads, const Poll&);
 
+// Sums of |x| and x^2 over all n values.
+template <class T>
+void norms(const T* x, std::int64_t n, double* magnitudes, double* squares, int threads);
+
 // Median of all n values, the mean of the middle two where n is even; `values` is reordered.
 template <class T>
 T median(T* values, std::int64_t n);
@@ -91,5 +95,5 @@ std::string instruction_set();                        // the one in use
 std::vector<std::string> instruction_sets();          // those that run here
 void use_instruction_set(const std::string& name);    // throws std::invalid_argument
 
-}  // namespace cpu
-}  // namespace pyattnorg
+}    // namespace cpu
+}    // namespace pyattnorg

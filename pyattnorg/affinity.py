@@ -31,12 +31,13 @@ def cosine_affinity(x: Array, *, missing: float | None = None) -> Any:
     known = None
     if missing is not None:
         raw = to_numpy(x, "x")
-        known = ~np.isnan(raw) if np.isnan(missing) else (raw != missing) & ~(np.isnan(raw))
-        if raw.dtype.kind == "f" and np.isnan(raw).any():
-            x = np.where(known, raw, 0)
+        unknown = np.isnan(raw) if np.isnan(missing) or np.isnan(raw.sum()) else raw == missing
+        if unknown.any():
+            known = ~(unknown | (raw == missing))
+            x = np.where(np.isnan(raw), 0, raw) if np.isnan(raw.sum()) else raw
     ours = given(x, "x")
     rows = ours.values.reshape(len(ours.values), -1)
-    if known is None or known.all():
+    if known is None:
         products = kernels.pairwise(rows, term="products")
         squares = np.diagonal(products)
         lengths = squares[:, None] * squares[None]

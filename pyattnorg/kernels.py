@@ -77,13 +77,10 @@ def tree_emd(
     weights_a: NDArray[np.float64],
     weights_b: NDArray[np.float64],
 ) -> FloatArray:
-    """``E(p, p') = sum_IJ w(I) w(J) |avg_IxJ(x_p - x_p')|``; NumPy x (n, a, b), weights per distinct folder.
-
-    The tree with fewer folders is the inner one: features are made one outer folder at a time.
-    """
+    """``E(p, p') = sum_IJ w(I) w(J) |avg_IxJ(x_p - x_p')|``; NumPy x (n, a, b), weights per distinct folder."""
     if backend() == "reference":
         return reference.tree_emd(x, tree_a, tree_b, weights_a, weights_b)
-    if tree_b.n_folders > tree_a.n_folders:
+    if _better_inside(tree_a, x.strides[1], tree_b, x.strides[2]):
         x, tree_a, tree_b, weights_a, weights_b = x.swapaxes(1, 2), tree_b, tree_a, weights_b, weights_a
     out = np.empty((len(x), len(x)), x.dtype)
     if out.size:
@@ -139,6 +136,14 @@ def flexible_tree(phi: NDArray[np.float64], rate: NDArray[np.float64], constant:
     )
 
 
+def norms(x: FloatArray) -> tuple[float, float]:
+    """Sums of magnitudes and of squares of all entries, in float64."""
+    if backend() == "reference":
+        return reference.norms(x)
+    magnitudes, squares = _core.norms(np.ascontiguousarray(x), get_num_threads())
+    return float(magnitudes), float(squares)
+
+
 def median(values: FloatArray) -> float:
     """Median of all entries, the mean of the middle two where their number is even."""
     if backend() == "reference":
@@ -192,6 +197,16 @@ def _checked(out: FloatArray, name: str) -> FloatArray:
             f"{name}: sums overflow {out.dtype} (largest {largest:.1e}); scale the values down or pass float64"
         ) from None
     return out
+
+
+def _better_inside(a: PartitionTree, stride_a: int, b: PartitionTree, stride_b: int) -> bool:
+    """Whether a should be the inner tree: features are made one outer folder at a time, for all inner ones.
+
+    Reading along the inner axis should be reading along memory, unless its folders are many more.
+    """
+    if a.n_leaves == 1 or b.n_leaves == 1:
+        return a.n_leaves < b.n_leaves
+    return a.n_folders <= 4 * b.n_folders and (abs(stride_a) < abs(stride_b) or 4 * a.n_folders < b.n_folders)
 
 
 def _program(tree: PartitionTree, weights: NDArray[np.float64]) -> Any:

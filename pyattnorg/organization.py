@@ -216,6 +216,51 @@ class Organization:
             out[name] = magnitude / (np.linalg.norm(magnitude) or 1.0)
         return out
 
+    # -- drawing it (matplotlib; each takes `ax` and returns it) --------------------------------------------------
+
+    def plot_tree(self, axis: int = HEADS, *, ax: Any = None) -> Any:
+        """The tree of an axis by level; heads are coloured by layer."""
+        from pyattnorg.pictures import draw_tree
+
+        return draw_tree(self.trees_[axis], self._names(axis), layers=self._layers(axis), ax=ax)
+
+    def plot_embedding(self, axis: int = HEADS, *, ax: Any = None) -> Any:
+        """The first two diffusion coordinates of an axis; heads are coloured by layer."""
+        from pyattnorg.pictures import draw_embedding
+
+        available = min(2, len(self.affinities_[axis]) - 1)
+        coordinates = self.embedding(axis, available).coordinates if available else np.zeros((1, 1))
+        return draw_embedding(coordinates, self._names(axis), layers=self._layers(axis), ax=ax)
+
+    def plot_affinity(self, axis: int = HEADS, *, ax: Any = None) -> Any:
+        """The affinity of an axis in the order of its tree."""
+        from pyattnorg.pictures import draw_affinity
+
+        return draw_affinity(self.affinities_[axis], self.order(axis), self._names(axis), ax=ax)
+
+    def plot_head(self, label: str, *, organized: bool = True, ax: Any = None) -> Any:
+        """One head's matrix, queries and keys in the order of their trees or as they came."""
+        from pyattnorg.pictures import draw_head
+
+        matrix = self.network[label]
+        at = [self.order(axis) if organized else np.arange(n) for axis, n in enumerate(matrix.shape)]
+        queries, keys = ([self._names(axis)[i] for i in at[axis]] for axis in (QUERIES, KEYS))
+        return draw_head(matrix[np.ix_(*at)], queries, keys, ax=ax)
+
+    def plot_decay(self, *, ax: Any = None) -> Any:
+        """Coefficient magnitudes, largest first, in the bases of `entropies`."""
+        from pyattnorg.pictures import draw_decay
+
+        return draw_decay(self.decay(), ax=ax)
+
+    def _names(self, axis: int) -> tuple[str, ...]:
+        """Names of the points of an axis; their numbers where they have none."""
+        given = (self.network.queries, self.network.keys, self.labels)[axis]
+        return tuple(str(i) for i in range(self.network.shape[axis])) if given is None else given
+
+    def _layers(self, axis: int) -> NDArray[np.int64] | None:
+        return self.network.heads.layer if axis in (HEADS, -1) else None
+
     # -- showing it ---------------------------------------------------------------------------------------------
 
     def summary(self, n: int = 5) -> str:

@@ -72,6 +72,11 @@ def haar(x: FloatArray, tree: PartitionTree, axis: int, inverse: bool) -> FloatA
     return np.moveaxis(out, 0, axis).astype(x.dtype)
 
 
+def norms(x: FloatArray) -> tuple[float, float]:
+    """Sums of magnitudes and of squares of all entries."""
+    return float(np.abs(x, dtype=np.float64).sum()), float(np.square(x, dtype=np.float64).sum())
+
+
 def median(values: FloatArray) -> float:
     """Median of all entries."""
     return float(np.median(values))
@@ -129,4 +134,4 @@ def _join(distances: NDArray[np.float64], constant: float) -> NDArray[np.int64]:
     return labels
 
 
-__all__ = ["flexible_tree", "folder_averages", "haar", "haar_basis", "median", "pairwise", "tree_emd"]
+__all__ = ["flexible_tree", "folder_averages", "haar", "haar_basis", "median", "norms", "pairwise", "tree_emd"]

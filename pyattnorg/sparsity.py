@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyattnorg import kernels
 from pyattnorg.arrays import Array, FloatArray, given
 
 
@@ -39,11 +40,9 @@ def effective_number(c: Array) -> float:
 
 
 def _norms(c: FloatArray) -> tuple[float, float, int]:
-    magnitude = np.abs(c).reshape(-1)
-    largest = float(magnitude.max(initial=0))
-    if largest == 0:
-        return 0.0, 0.0, c.size
-    scaled = magnitude / magnitude.dtype.type(largest)  # squares of very large or small numbers leave their range
-    total = float(scaled.sum(dtype=np.float64))
-    length = float(np.sqrt(np.square(scaled, dtype=np.float64).sum()))
-    return total * largest, length * largest, c.size
+    total, squares = kernels.norms(c)
+    if total and not (np.finfo(float).tiny < squares < np.inf):  # squares of such numbers leave the range of float64
+        largest = float(np.abs(c).max())
+        total, squares = kernels.norms(c / largest)
+        return total * largest, float(np.sqrt(squares)) * largest, c.size
+    return total, float(np.sqrt(squares)), c.size

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "arrays.hpp"
 
 namespace pyattnorg::bind {
@@ -36,12 +38,23 @@ void haar(const Dense<T>& x, const HaarPlan& plan, bool inverse, Dense<T> out, i
 }
 
 template <class T>
+std::pair<double, double> norms(const Dense<T>& x, int threads) {
+    const T* values = x.data();
+    const std::int64_t n = x.size();
+    double magnitudes, squares;
+    const py::gil_scoped_release release;
+    cpu::norms(values, n, &magnitudes, &squares, threads);
+    return {magnitudes, squares};
+}
+
+template <class T>
 void define(py::module_& m) {
     using namespace py::literals;
     m.def("haar", &haar<T>, "x"_a.noconvert(), "plan"_a, "inverse"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("norms", &norms<T>, "x"_a.noconvert(), "threads"_a);
 }
 
-}  // namespace
+}    // namespace
 
 void register_haar(py::module_& m) {
     using namespace py::literals;
@@ -51,4 +64,4 @@ void register_haar(py::module_& m) {
     define<double>(m);
 }
 
-}  // namespace pyattnorg::bind
+}    // namespace pyattnorg::bind

@@ -39,12 +39,12 @@ void tree_emd(const py::array_t<T>& x, const Program& a, const Program& b, Dense
 template <class T>
 void define(py::module_& m) {
     using namespace py::literals;
-    m.def("pairwise", &pairwise<T>, "x"_a.noconvert(), "weights"_a.none(true), "term"_a, "split"_a,
-          "out"_a.noconvert(), "threads"_a);
+    m.def("pairwise", &pairwise<T>, "x"_a.noconvert(), "weights"_a.none(true), "term"_a, "split"_a, "out"_a.noconvert(),
+          "threads"_a);
     m.def("tree_emd", &tree_emd<T>, "x"_a.noconvert(), "a"_a, "b"_a, "out"_a.noconvert(), "threads"_a);
 }
 
-}  // namespace
+}    // namespace
 
 void register_pairwise(py::module_& m) {
     using namespace py::literals;
@@ -56,4 +56,4 @@ void register_pairwise(py::module_& m) {
     define<double>(m);
 }
 
-}  // namespace pyattnorg::bind
+}    // namespace pyattnorg::bind

@@ -16,8 +16,10 @@ struct Program {
 
     Program(const Dense<std::int32_t>& leaves, const Dense<std::int32_t>& slots, const Dense<std::uint8_t>& adds,
             const Dense<double>& scales, std::int64_t n)
-        : leaf(leaves.data(), leaves.data() + leaves.size()), slot(slots.data(), slots.data() + slots.size()),
-          add(adds.data(), adds.data() + adds.size()), scale(scales.data(), scales.data() + scales.size()),
+        : leaf(leaves.data(), leaves.data() + leaves.size()),
+          slot(slots.data(), slots.data() + slots.size()),
+          add(adds.data(), adds.data() + adds.size()),
+          scale(scales.data(), scales.data() + scales.size()),
           n_leaves(n) {
         const std::size_t steps = leaf.size();
         require(steps > 0 && slot.size() == steps && add.size() == steps && scale.size() == steps, "unequal lengths");
@@ -29,9 +31,14 @@ struct Program {
     }
 
     TreeProgram view() const {
-        return {static_cast<std::int64_t>(leaf.size()), n_leaves, n_slots, leaf.data(), slot.data(), add.data(),
+        return {static_cast<std::int64_t>(leaf.size()),
+                n_leaves,
+                n_slots,
+                leaf.data(),
+                slot.data(),
+                add.data(),
                 scale.data()};
     }
 };
 
-}  // namespace pyattnorg::bind
+}    // namespace pyattnorg::bind

@@ -32,7 +32,8 @@ Dense<std::int32_t> flexible_tree(const Dense<double>& phi, const Dense<double>&
     }
     Dense<std::int32_t> out({static_cast<py::ssize_t>(levels.size()), static_cast<py::ssize_t>(n)});
     std::int32_t* to = out.mutable_data();
-    for (auto level = levels.rbegin(); level != levels.rend(); ++level) to = std::copy(level->begin(), level->end(), to);
+    for (auto level = levels.rbegin(); level != levels.rend(); ++level)
+        to = std::copy(level->begin(), level->end(), to);
     return out;
 }
 
@@ -52,7 +53,7 @@ void define(py::module_& m) {
     m.def("median", &median<T>, "values"_a.noconvert());
 }
 
-}  // namespace
+}    // namespace
 
 void register_trees(py::module_& m) {
     using namespace py::literals;
@@ -61,4 +62,4 @@ void register_trees(py::module_& m) {
     m.def("flexible_tree", &flexible_tree, "phi"_a, "rate"_a, "constant"_a, "threads"_a);
 }
 
-}  // namespace pyattnorg::bind
+}    // namespace pyattnorg::bind

@@ -45,7 +45,7 @@ Program<T> with_scales(const TreeProgram& p, std::vector<T>& scales) {
     return {p.n_steps, p.n_leaves, p.n_slots, p.leaf, p.slot, p.add, scales.data()};
 }
 
-}  // namespace
+}    // namespace
 
 template <class T>
 void DenseFeatures<T>::restart(bool centred, int threads) {
@@ -65,8 +65,8 @@ std::int64_t DenseFeatures<T>::advance(std::int64_t room) {
 template <class T>
 void DenseFeatures<T>::make(std::int64_t block, T* out) {
     const auto source = block_source(x_.data, x_.shape[0], x_.stride[0], std::int64_t{0}, x_.stride[1], block);
-    loops<T>().dense_features(source, begin_, end_, centred_ ? centre_.data() : nullptr,
-                              centred_ ? weights_ : nullptr, out);
+    loops<T>().dense_features(source, begin_, end_, centred_ ? centre_.data() : nullptr, centred_ ? weights_ : nullptr,
+                              out);
 }
 
 template <class T>
@@ -110,4 +110,4 @@ template class DenseFeatures<double>;
 template class TreeFeatures<float>;
 template class TreeFeatures<double>;
 
-}  // namespace pyattnorg::cpu
+}    // namespace pyattnorg::cpu

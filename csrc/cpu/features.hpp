@@ -70,4 +70,4 @@ private:
     std::int64_t begin_ = 0, end_ = 0;
 };
 
-}  // namespace pyattnorg::cpu
+}    // namespace pyattnorg::cpu

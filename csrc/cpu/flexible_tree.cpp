@@ -33,7 +33,8 @@ struct Members {
 };
 
 Members members(const Labels& labels, std::int64_t n_folders) {
-    Members m{std::vector<std::int32_t>(labels.size()), std::vector<std::int32_t>(static_cast<std::size_t>(n_folders + 1))};
+    Members m{std::vector<std::int32_t>(labels.size()),
+              std::vector<std::int32_t>(static_cast<std::size_t>(n_folders + 1))};
     for (const std::int32_t a : labels) ++m.start[static_cast<std::size_t>(a + 1)];
     for (std::size_t a = 1; a < m.start.size(); ++a) m.start[a] += m.start[a - 1];
     std::vector<std::int32_t> next(m.start.begin(), m.start.end() - 1);
@@ -69,10 +70,12 @@ void mean_distances(const std::vector<double>& coordinates, std::int64_t m, cons
                 sums[static_cast<std::size_t>(y)] += std::sqrt(squares[static_cast<std::size_t>(y)]);
         }
         for (std::int64_t b = a + 1; b < c; ++b) {
-            const std::int64_t b0 = in.start[static_cast<std::size_t>(b)], b1 = in.start[static_cast<std::size_t>(b + 1)];
+            const std::int64_t b0 = in.start[static_cast<std::size_t>(b)],
+                               b1 = in.start[static_cast<std::size_t>(b + 1)];
             double sum = 0;
             for (std::int64_t y = b0; y < b1; ++y) sum += sums[static_cast<std::size_t>(y)];
-            distances[static_cast<std::size_t>(a * c + b)] = sum / (static_cast<double>(a1 - a0) * static_cast<double>(b1 - b0));
+            distances[static_cast<std::size_t>(a * c + b)] =
+                sum / (static_cast<double>(a1 - a0) * static_cast<double>(b1 - b0));
         }
         distances[static_cast<std::size_t>(a * c + a)] = infinite;
     });
@@ -125,7 +128,8 @@ Labels join(std::vector<double>& distances, std::int64_t c, double constant) {
             if (key[a] == infinite) retired[a] = 1;    // refused by everyone: it stays alone
             continue;
         }
-        for (const std::int32_t member : group[target]) slot[static_cast<std::size_t>(member)] = static_cast<std::int32_t>(a);
+        for (const std::int32_t member : group[target])
+            slot[static_cast<std::size_t>(member)] = static_cast<std::int32_t>(a);
         group[a].insert(group[a].end(), group[target].begin(), group[target].end());
         group[target].clear();
         key[a] = key[b] = infinite;
@@ -140,7 +144,7 @@ Labels join(std::vector<double>& distances, std::int64_t c, double constant) {
     return labels;
 }
 
-}  // namespace
+}    // namespace
 
 std::vector<Labels> flexible_tree(const double* phi, const double* rate, std::int64_t n, std::int64_t m,
                                   double constant, int threads, const Poll& poll) {
@@ -158,15 +162,15 @@ std::vector<Labels> flexible_tree(const double* phi, const double* rate, std::in
         }
         std::vector<double> distances(static_cast<std::size_t>(c * c));
         mean_distances(coordinates, m, members(levels.back(), c), c, distances, threads);
-        const bool apart = std::any_of(distances.begin(), distances.end(), [](double d) { return d > 0 && d < infinite; });
+        const bool apart =
+            std::any_of(distances.begin(), distances.end(), [](double d) { return d > 0 && d < infinite; });
         const Labels groups = apart ? join(distances, c, constant) : Labels(static_cast<std::size_t>(c), 0);
         Labels next(static_cast<std::size_t>(n));
-        for (std::size_t p = 0; p < next.size(); ++p)
-            next[p] = groups[static_cast<std::size_t>(levels.back()[p])];
+        for (std::size_t p = 0; p < next.size(); ++p) next[p] = groups[static_cast<std::size_t>(levels.back()[p])];
         c = *std::max_element(next.begin(), next.end()) + 1;
         levels.push_back(std::move(next));
     }
     return levels;
 }
 
-}  // namespace pyattnorg::cpu
+}    // namespace pyattnorg::cpu

@@ -17,8 +17,7 @@ void folder_averages(const T* x, std::int64_t outer, std::int64_t n, std::int64_
         std::vector<double> sums(static_cast<std::size_t>(n_folders * w), 0.0);
         for (std::int64_t f = n_folders - 1; f >= 0; --f) {    // children come after their parents
             double* sum = sums.data() + f * w;
-            if (leaf[f] >= 0)
-                std::copy_n(x + (o * n + leaf[f]) * inner + k0, w, sum);
+            if (leaf[f] >= 0) std::copy_n(x + (o * n + leaf[f]) * inner + k0, w, sum);
             T* average = out + (o * n_folders + f) * inner + k0;
             for (std::int64_t k = 0; k < w; ++k) average[k] = static_cast<T>(sum[k] / size[f]);
             if (parent[f] >= 0)
@@ -32,4 +31,4 @@ template void folder_averages(const float*, std::int64_t, std::int64_t, std::int
 template void folder_averages(const double*, std::int64_t, std::int64_t, std::int64_t, const std::int32_t*,
                               const std::int32_t*, const std::int32_t*, std::int64_t, double*, int);
 
-}  // namespace pyattnorg::cpu
+}    // namespace pyattnorg::cpu

@@ -50,7 +50,7 @@ void move(T* array, T* buffer, const Layout<T>& at, std::int64_t f0, std::int64_
     }
 }
 
-}  // namespace
+}    // namespace
 
 template <class T>
 void haar(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, const HaarStep* steps,
@@ -86,4 +86,4 @@ template void haar(const float*, std::int64_t, std::int64_t, std::int64_t, const
 template void haar(const double*, std::int64_t, std::int64_t, std::int64_t, const HaarStep*, const std::int32_t*, bool,
                    double*, int);
 
-}  // namespace pyattnorg::cpu
+}    // namespace pyattnorg::cpu

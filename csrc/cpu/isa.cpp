@@ -10,16 +10,16 @@ namespace pyattnorg::cpu {
 namespace baseline {
 const Loops<float>& float_loops();
 const Loops<double>& double_loops();
-}  // namespace baseline
+}    // namespace baseline
 #ifdef PYATTNORG_X86
 namespace avx2 {
 const Loops<float>& float_loops();
 const Loops<double>& double_loops();
-}  // namespace avx2
+}    // namespace avx2
 namespace avx512 {
 const Loops<float>& float_loops();
 const Loops<double>& double_loops();
-}  // namespace avx512
+}    // namespace avx512
 #endif
 
 namespace {
@@ -39,7 +39,8 @@ std::vector<Set> available() {
                             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
     const Set avx2_set{avx2::float_loops(), avx2::double_loops()};
     const Set avx512_set{avx512::float_loops(), avx512::double_loops()};
-    // Zen 4 (AMD family 19h with AVX-512) splits 512-bit operations in two: measured 30 against 57 G terms a second for AVX2's smaller tiles.
+    // Zen 4 (AMD family 19h with AVX-512) splits 512-bit operations in two: measured 30 against 57 G terms a second for
+    // AVX2's smaller tiles.
     const bool split = __builtin_cpu_is("amdfam19h");
     if (has_avx512 && split) sets.push_back(avx512_set);
     if (has_avx2) sets.push_back(avx2_set);
@@ -60,7 +61,7 @@ const Set& current() {
     return sets().back();
 }
 
-}  // namespace
+}    // namespace
 
 template <>
 const Loops<float>& loops<float>() {
@@ -72,7 +73,9 @@ const Loops<double>& loops<double>() {
     return current().for_double;
 }
 
-std::string instruction_set() { return current().for_float.name; }
+std::string instruction_set() {
+    return current().for_float.name;
+}
 
 std::vector<std::string> instruction_sets() {
     std::vector<std::string> names;
@@ -89,4 +92,4 @@ void use_instruction_set(const std::string& name) {
     throw std::invalid_argument("instruction set '" + name + "' does not run here");
 }
 
-}  // namespace pyattnorg::cpu
+}    // namespace pyattnorg::cpu

@@ -9,8 +9,9 @@ namespace pyattnorg::cpu {
 template <class T>
 inline constexpr std::int64_t lanes = 64 / sizeof(T);
 
-// Features whose terms are summed in T before the sum goes on in double.
-inline constexpr std::int64_t panel_features = 256;
+// Features whose terms are summed in T before the sum goes on in double, in stretches of so many.
+inline constexpr std::int64_t panel_features = 512;
+inline constexpr std::int64_t stretch = 32;
 
 // Most points that one tile sets against a block.
 inline constexpr int most_rows = 8;
@@ -27,7 +28,8 @@ struct Program {
     const T* scale;
 };
 
-// Where the values of one block come from: lane l of (a, b) is at row[l][a * stride_a + b * stride_b].
+// Where the values of one block come from: lane l of (a, b) is at row[l][a * stride_a + b * stride_b]. Lanes are a
+// constant stride apart, but for those beyond the last point, which repeat it.
 template <class T>
 struct BlockSource {
     const T* row[lanes<T>];
@@ -64,4 +66,4 @@ struct Loops {
 template <class T>
 const Loops<T>& loops();
 
-}  // namespace pyattnorg::cpu
+}    // namespace pyattnorg::cpu

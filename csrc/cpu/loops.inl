@@ -22,33 +22,36 @@ inline Vector<T> add_term(Vector<T> sum, Vector<T> a, Vector<T> b, Vector<T> fac
     if constexpr (kind == Tile::products) return sum + a * b;
 }
 
-// One block against R points: R x (lanes / width) accumulators stay in registers, a point's value is broadcast.
+// One block against R points: R x (lanes / width) accumulators stay in registers, a point's value is broadcast. Sums of
+// short stretches are added up apart: their rounding errors are several times smaller than those of one long sum.
 template <class T, Tile kind, int R>
 void tile_of(const T* left, const T* const* right, std::int64_t features, const T* weights, const double* left_sums,
              const double* right_sums, double* sums) {
     constexpr int V = static_cast<int>(lanes<T>) / width<T>;
-    Vector<T> acc[R][V];
-    for (int r = 0; r < R; ++r)
-        for (int v = 0; v < V; ++v) acc[r][v] = Vector<T>{};
-    const T* row[R];
-    for (int r = 0; r < R; ++r) row[r] = right[r];
+    Vector<T> total[R][V] = {};
     Vector<T> factor = opaque_one<T>();
-    for (std::int64_t f = 0; f < features; ++f) {
-        Vector<T> a[V];
+    for (std::int64_t f0 = 0; f0 < features; f0 += stretch) {
+        const std::int64_t f1 = f0 + stretch < features ? f0 + stretch : features;
+        Vector<T> acc[R][V] = {};
+        for (std::int64_t f = f0; f < f1; ++f) {
+            Vector<T> a[V];
 #pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) a[v] = load(left + f * lanes<T> + v * width<T>);
-        if constexpr (kind == Tile::differences)
-            if (weights) factor = broadcast(weights[f]);
+            for (int v = 0; v < V; ++v) a[v] = load(left + f * lanes<T> + v * width<T>);
+            if constexpr (kind == Tile::differences)
+                if (weights) factor = broadcast(weights[f]);
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) {
-            const Vector<T> b = broadcast(row[r][f * lanes<T>]);
+            for (int r = 0; r < R; ++r) {
+                const Vector<T> b = broadcast(right[r][f * lanes<T>]);
 #pragma GCC unroll 8
-            for (int v = 0; v < V; ++v) acc[r][v] = add_term<T, kind>(acc[r][v], a[v], b, factor);
+                for (int v = 0; v < V; ++v) acc[r][v] = add_term<T, kind>(acc[r][v], a[v], b, factor);
+            }
         }
+        for (int r = 0; r < R; ++r)
+            for (int v = 0; v < V; ++v) total[r][v] += acc[r][v];
     }
     for (int r = 0; r < R; ++r) {
         T out[lanes<T>];
-        for (int v = 0; v < V; ++v) store(out + v * width<T>, acc[r][v]);
+        for (int v = 0; v < V; ++v) store(out + v * width<T>, total[r][v]);
         double* sum = sums + r * lanes<T>;
         for (int l = 0; l < lanes<T>; ++l)
             sum[l] += kind == Tile::maxima
@@ -62,19 +65,27 @@ void tile_rows(const T* left, const T* const* right, int rows, std::int64_t feat
                const double* left_sums, const double* right_sums, double* sums) {
     static_assert(PYATTNORG_ROWS <= most_rows);
     switch (rows) {
-        case 1: return tile_of<T, kind, 1>(left, right, features, weights, left_sums, right_sums, sums);
-        case 2: return tile_of<T, kind, 2>(left, right, features, weights, left_sums, right_sums, sums);
+        case 1:
+            return tile_of<T, kind, 1>(left, right, features, weights, left_sums, right_sums, sums);
+        case 2:
+            return tile_of<T, kind, 2>(left, right, features, weights, left_sums, right_sums, sums);
 #if PYATTNORG_ROWS >= 4
-        case 3: return tile_of<T, kind, 3>(left, right, features, weights, left_sums, right_sums, sums);
-        case 4: return tile_of<T, kind, 4>(left, right, features, weights, left_sums, right_sums, sums);
+        case 3:
+            return tile_of<T, kind, 3>(left, right, features, weights, left_sums, right_sums, sums);
+        case 4:
+            return tile_of<T, kind, 4>(left, right, features, weights, left_sums, right_sums, sums);
 #endif
 #if PYATTNORG_ROWS >= 5
-        case 5: return tile_of<T, kind, 5>(left, right, features, weights, left_sums, right_sums, sums);
+        case 5:
+            return tile_of<T, kind, 5>(left, right, features, weights, left_sums, right_sums, sums);
 #endif
 #if PYATTNORG_ROWS >= 8
-        case 6: return tile_of<T, kind, 6>(left, right, features, weights, left_sums, right_sums, sums);
-        case 7: return tile_of<T, kind, 7>(left, right, features, weights, left_sums, right_sums, sums);
-        case 8: return tile_of<T, kind, 8>(left, right, features, weights, left_sums, right_sums, sums);
+        case 6:
+            return tile_of<T, kind, 6>(left, right, features, weights, left_sums, right_sums, sums);
+        case 7:
+            return tile_of<T, kind, 7>(left, right, features, weights, left_sums, right_sums, sums);
+        case 8:
+            return tile_of<T, kind, 8>(left, right, features, weights, left_sums, right_sums, sums);
 #endif
     }
 }
@@ -94,36 +105,103 @@ void tile(Tile kind, const T* left, const T* const* right, int rows, std::int64_
     }
 }
 
+// One value of a whole block.
 template <class T>
-inline void load_lanes(const BlockSource<T>& x, std::int64_t at, T centre, T* out) {
-    for (int l = 0; l < lanes<T>; ++l) out[l] = x.row[l][at] - centre;
+struct Row {
+    static constexpr int V = static_cast<int>(lanes<T>) / width<T>;
+    Vector<T> v[V];
+
+    static Row at(const T* p) {
+        Row row;
+#pragma GCC unroll 4
+        for (int i = 0; i < V; ++i) row.v[i] = load(p + i * width<T>);
+        return row;
+    }
+    void to(T* p) const {
+#pragma GCC unroll 4
+        for (int i = 0; i < V; ++i) store(p + i * width<T>, v[i]);
+    }
+    Row& operator+=(const Row& other) {
+#pragma GCC unroll 4
+        for (int i = 0; i < V; ++i) v[i] += other.v[i];
+        return *this;
+    }
+    Row& operator*=(T factor) {
+#pragma GCC unroll 4
+        for (int i = 0; i < V; ++i) v[i] *= broadcast(factor);
+        return *this;
+    }
+    Row minus(T constant) const {
+        Row row;
+#pragma GCC unroll 4
+        for (int i = 0; i < V; ++i) row.v[i] = v[i] - broadcast(constant);
+        return row;
+    }
+    Row magnitudes() const {
+        Row row;
+#pragma GCC unroll 4
+        for (int i = 0; i < V; ++i) row.v[i] = magnitude<T>(v[i]);
+        return row;
+    }
+};
+
+// out[k][lane] = x.row[lane][at + k stride] - centre[k] for k < n.
+template <class T>
+void load_lanes(const BlockSource<T>& x, std::int64_t at, std::int64_t stride, std::int64_t n, const T* centre,
+                T* out) {
+    constexpr int L = static_cast<int>(lanes<T>), W = width<T>;
+    std::int64_t k = 0;
+    if (stride == 1)    // rows of memory become rows of lanes: square blocks are transposed in registers
+        for (; k + W <= n; k += W)
+            for (int l = 0; l < L; l += W) {
+                Vector<T> rows[W];
+#pragma GCC unroll 16
+                for (int i = 0; i < W; ++i) rows[i] = load(x.row[l + i] + at + k);
+                transpose<T>(rows);
+#pragma GCC unroll 16
+                for (int i = 0; i < W; ++i)
+                    store(out + (k + i) * L + l, centre ? rows[i] - broadcast(centre[k + i]) : rows[i]);
+            }
+    const bool neighbours = x.row[0] + (L - 1) == x.row[L - 1];    // lanes are a constant stride apart (isa.hpp)
+    for (; k < n; ++k) {
+        T cells[L];
+        if (!neighbours)
+            for (int l = 0; l < L; ++l) cells[l] = x.row[l][at + k * stride];
+        Row<T>::at(neighbours ? x.row[0] + at + k * stride : cells).minus(centre ? centre[k] : T(0)).to(out + k * L);
+    }
 }
 
 template <class T>
 void dense_features(const BlockSource<T>& x, std::int64_t f0, std::int64_t f1, const T* centre, const T* scale,
                     T* out) {
+    load_lanes(x, f0 * x.stride_b, x.stride_b, f1 - f0, centre ? centre + f0 : nullptr, out);
+    if (!scale) return;
     for (std::int64_t f = f0; f < f1; ++f, out += lanes<T>) {
-        load_lanes(x, f * x.stride_b, centre ? centre[f] : T(0), out);
-        if (scale)
-            for (int l = 0; l < lanes<T>; ++l) out[l] *= scale[f];
+        Row<T> row = Row<T>::at(out);
+        row *= scale[f];
+        row.to(out);
     }
 }
 
 // Emits the features that one folder of a (its sums over that folder stand in `values`) has over all folders of b.
 template <class T>
 inline T* emit_folder(const T* values, T factor, const Program<T>& b, T* inner, T* out) {
-    constexpr int L = static_cast<int>(lanes<T>);
     for (std::int64_t s = 0; s < b.n_steps; ++s) {
-        T* slot = inner + b.slot[s] * L;
-        const T* value = b.leaf[s] >= 0 ? values + b.leaf[s] * L : slot;
+        T* slot = inner + b.slot[s] * lanes<T>;
+        const Row<T> value = Row<T>::at(b.leaf[s] >= 0 ? values + b.leaf[s] * lanes<T> : slot);
         if (const T scale = factor * b.scale[s]; scale != T(0)) {
-            for (int l = 0; l < L; ++l) out[l] = scale * value[l];
-            out += L;
+            Row<T> feature = value;
+            feature *= scale;
+            feature.to(out);
+            out += lanes<T>;
         }
-        if (b.add[s])
-            for (int l = 0; l < L; ++l) slot[l - L] += value[l];
-        else if (value != slot)
-            for (int l = 0; l < L; ++l) slot[l] = value[l];
+        if (b.add[s]) {
+            Row<T> sum = Row<T>::at(slot - lanes<T>);
+            sum += value;
+            sum.to(slot - lanes<T>);
+        } else {
+            value.to(slot);
+        }
     }
     return out;
 }
@@ -135,30 +213,40 @@ void tree_features(const BlockSource<T>& x, const Program<T>& a, const Program<T
     for (std::int64_t s = s0; s < s1; ++s) {
         T* values = slots + a.slot[s] * slab;
         if (const std::int64_t leaf = a.leaf[s]; leaf >= 0)
-            for (std::int64_t k = 0; k < b.n_leaves; ++k)
-                load_lanes(x, leaf * x.stride_a + k * x.stride_b, centre ? centre[leaf * b.n_leaves + k] : T(0),
-                           values + k * lanes<T>);
+            load_lanes(x, leaf * x.stride_a, x.stride_b, b.n_leaves, centre ? centre + leaf * b.n_leaves : nullptr,
+                       values);
         if (a.scale[s] != T(0)) out = emit_folder(values, a.scale[s], b, inner, out);
         if (a.add[s])
-            for (std::int64_t i = 0; i < slab; ++i) values[i - slab] += values[i];
+            for (std::int64_t i = 0; i < slab; i += lanes<T>) {
+                Row<T> sum = Row<T>::at(values - slab + i);
+                sum += Row<T>::at(values + i);
+                sum.to(values - slab + i);
+            }
     }
 }
 
 template <class T>
 void row_sums(const T* features, std::int64_t n, double* sums, double* norms) {
     constexpr int L = static_cast<int>(lanes<T>);
-    for (std::int64_t f0 = 0; f0 < n; f0 += panel_features, sums += L) {
-        T sum[L] = {}, norm[L] = {};
-        const std::int64_t f1 = f0 + panel_features < n ? f0 + panel_features : n;
-        for (std::int64_t f = f0; f < f1; ++f)
-            for (int l = 0; l < L; ++l) {
-                const T value = features[f * L + l];
-                sum[l] += value;    // the order of the tiles: equal points get a distance of exactly 0
-                norm[l] += math::larger(value, -value);
+    for (std::int64_t p0 = 0; p0 < n; p0 += panel_features, sums += L) {
+        const std::int64_t p1 = p0 + panel_features < n ? p0 + panel_features : n;
+        Row<T> total = {}, norm = {};
+        for (std::int64_t f0 = p0; f0 < p1; f0 += stretch) {    // the order of the tiles: equal points get exactly 0
+            const std::int64_t f1 = f0 + stretch < p1 ? f0 + stretch : p1;
+            Row<T> sum = {};
+            for (std::int64_t f = f0; f < f1; ++f) {
+                const Row<T> value = Row<T>::at(features + f * L);
+                sum += value;
+                norm += value.magnitudes();
             }
+            total += sum;
+        }
+        T out[L], magnitudes[L];
+        total.to(out);
+        norm.to(magnitudes);
         for (int l = 0; l < L; ++l) {
-            sums[l] = static_cast<double>(sum[l]);
-            norms[l] += static_cast<double>(norm[l]);
+            sums[l] = static_cast<double>(out[l]);
+            norms[l] += static_cast<double>(magnitudes[l]);
         }
     }
 }
@@ -179,12 +267,16 @@ void rotate(T* rows, std::int64_t width, const std::int32_t* left, const std::in
 }
 
 template <class T>
-constexpr Loops<T> table{PYATTNORG_ISA_NAME, PYATTNORG_ROWS,     tile<T>,     dense_features<T>,
-                         tree_features<T>,   row_sums<T>,        rotate<T>};
+constexpr Loops<T> table{PYATTNORG_ISA_NAME, PYATTNORG_ROWS, tile<T>,  dense_features<T>,
+                         tree_features<T>,   row_sums<T>,    rotate<T>};
 
-}  // namespace
+}    // namespace
 
-const Loops<float>& float_loops() { return table<float>; }
-const Loops<double>& double_loops() { return table<double>; }
+const Loops<float>& float_loops() {
+    return table<float>;
+}
+const Loops<double>& double_loops() {
+    return table<double>;
+}
 
-}  // namespace pyattnorg::cpu::PYATTNORG_ISA
+}    // namespace pyattnorg::cpu::PYATTNORG_ISA

@@ -19,7 +19,7 @@
 namespace pyattnorg::cpu {
 namespace {
 
-constexpr std::int64_t run_bytes = std::int64_t{4} << 20;
+constexpr std::int64_t run_bytes = std::int64_t{2048} << 10;
 constexpr std::int64_t most_room = 8192;
 constexpr std::int64_t most_columns = 256;
 
@@ -57,7 +57,12 @@ template <class T>
 class Summation {
 public:
     Summation(Features<T>& features, const Pairs& pairs, T* out, int threads, const Poll& poll)
-        : features_(features), pairs_(pairs), out_(out), threads_(threads), poll_(poll), n_(features.points()),
+        : features_(features),
+          pairs_(pairs),
+          out_(out),
+          threads_(threads),
+          poll_(poll),
+          n_(features.points()),
           blocks_((n_ + lanes<T> - 1) / lanes<T>) {
         const std::int64_t fits = run_bytes / static_cast<std::int64_t>(sizeof(T)) / (blocks_ * lanes<T>);
         room_ = std::clamp(fits / panel_features * panel_features, panel_features, most_room);
@@ -76,6 +81,7 @@ public:
 
     // After all(Tile::maxima): pairs whose distance is small against their norms, from differences.
     void close_pairs() {
+        const double share = math::close_share(static_cast<double>(panels_summed_));
         std::vector<std::int32_t> columns;
         std::vector<std::uint16_t> masks;
         std::vector<Unit> todo;
@@ -90,7 +96,7 @@ public:
                     T& distance = out_[pairs_.at(i, j)];
                     const double norm_i = norms_[static_cast<std::size_t>(i)];
                     const double norm_j = norms_[static_cast<std::size_t>(j)];
-                    if (!math::too_close(static_cast<double>(distance), norm_i, norm_j)) continue;
+                    if (static_cast<double>(distance) >= share * (norm_i + norm_j)) continue;
                     distance = T(0);
                     mask = static_cast<std::uint16_t>(mask | 1u << l);
                 }
@@ -137,8 +143,10 @@ private:
 
     void pass(Tile kind, const std::vector<Unit>& todo, const std::vector<std::uint8_t>& used) {
         features_.restart(kind == Tile::maxima, threads_);
+        panels_summed_ = 0;
         while (const std::int64_t n_features = features_.advance(room_)) {
             if (poll_) poll_();
+            panels_summed_ += (n_features + panel_features - 1) / panel_features;
             parallel_for(blocks_, threads_, [&](std::int64_t block) {
                 if (!used[static_cast<std::size_t>(block)]) return;
                 T* values = values_.get() + block * block_stride_;
@@ -147,9 +155,8 @@ private:
                     loops<T>().row_sums(values, n_features, sums_.get() + block * panels_ * lanes<T>,
                                         norms_.data() + block * lanes<T>);
             });
-            parallel_for(static_cast<std::int64_t>(todo.size()), threads_, [&](std::int64_t u) {
-                add(kind, todo[static_cast<std::size_t>(u)], n_features);
-            });
+            parallel_for(static_cast<std::int64_t>(todo.size()), threads_,
+                         [&](std::int64_t u) { add(kind, todo[static_cast<std::size_t>(u)], n_features); });
         }
     }
 
@@ -188,8 +195,9 @@ private:
     int threads_;
     const Poll& poll_;
     std::int64_t n_, blocks_, room_ = 0, panels_ = 0, block_stride_ = 0, unit_columns_ = most_columns;
-    Aligned<T> values_;        // [blocks][room + 1][lanes]
-    Aligned<double> sums_;     // [blocks][panels][lanes]
+    std::int64_t panels_summed_ = 0;
+    Aligned<T> values_;            // [blocks][room + 1][lanes]
+    Aligned<double> sums_;         // [blocks][panels][lanes]
     std::vector<double> norms_;    // [blocks * lanes]
 };
 
@@ -210,7 +218,7 @@ void sum_pairs(Features<T>& features, Term term, std::int64_t split, T* out, int
     if (pairs.symmetric) sum.mirror();
 }
 
-}  // namespace
+}    // namespace
 
 template <class T>
 void pairwise(const Strided2<T>& x, const T* weights, Term term, std::int64_t split, T* out, int threads,
@@ -220,8 +228,7 @@ void pairwise(const Strided2<T>& x, const T* weights, Term term, std::int64_t sp
 }
 
 template <class T>
-void tree_emd(const Strided3<T>& x, const TreeProgram& a, const TreeProgram& b, T* out, int threads,
-              const Poll& poll) {
+void tree_emd(const Strided3<T>& x, const TreeProgram& a, const TreeProgram& b, T* out, int threads, const Poll& poll) {
     TreeFeatures<T> features(x, a, b);
     sum_pairs(features, Term::l1, 0, out, threads, poll);
 }
@@ -231,4 +238,4 @@ template void pairwise(const Strided2<double>&, const double*, Term, std::int64_
 template void tree_emd(const Strided3<float>&, const TreeProgram&, const TreeProgram&, float*, int, const Poll&);
 template void tree_emd(const Strided3<double>&, const TreeProgram&, const TreeProgram&, double*, int, const Poll&);
 
-}  // namespace pyattnorg::cpu
+}    // namespace pyattnorg::cpu

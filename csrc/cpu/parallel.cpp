@@ -96,7 +96,7 @@ Pool& pool() {
     return *the_pool.load();
 }
 
-}  // namespace
+}    // namespace
 
 void parallel_for(std::int64_t n, int threads, const std::function<void(std::int64_t)>& task) {
     Job job{.n = n, .task = &task, .next = 0, .failed = false, .error = {}, .error_mutex = {}};
@@ -114,4 +114,4 @@ void parallel_for(std::int64_t n, int threads, const std::function<void(std::int
     if (job.error) std::rethrow_exception(job.error);
 }
 
-}  // namespace pyattnorg::cpu
+}    // namespace pyattnorg::cpu

@@ -64,3 +64,51 @@ inline Vector<T> magnitude(Vector<T> v) {
     const Bits mask = BitsOf<T>::magnitude - Bits{};
     return reinterpret_cast<Vector<T>>(reinterpret_cast<Bits>(v) & mask);
 }
+
+template <class T>
+struct IndexOf;
+template <>
+struct IndexOf<float> {
+    using type = int;
+};
+template <>
+struct IndexOf<double> {
+    using type = long long;
+};
+
+// Swaps the off-diagonal blocks of every 2d x 2d block: doing so for d = 1, 2, 4, ... transposes width x width.
+template <class T, int d>
+inline void exchange(Vector<T>* rows) {
+    typedef typename IndexOf<T>::type Index __attribute__((vector_size(PYATTNORG_VECTOR_BYTES)));
+    constexpr int W = width<T>;
+    Index upper{}, lower{};
+    for (int j = 0; j < W; ++j) {
+        upper[j] = j & d ? W + j - d : j;
+        lower[j] = j & d ? W + j : j + d;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < W; ++i) {
+        if (i & d) continue;
+        const Vector<T> a = rows[i], b = rows[i + d];
+#if defined(__clang__)
+        Vector<T> up, low;
+        for (int j = 0; j < W; ++j) {
+            up[j] = j & d ? b[j - d] : a[j];
+            low[j] = j & d ? b[j] : a[j + d];
+        }
+        rows[i] = up;
+        rows[i + d] = low;
+#else
+        rows[i] = __builtin_shuffle(a, b, upper);
+        rows[i + d] = __builtin_shuffle(a, b, lower);
+#endif
+    }
+}
+
+template <class T>
+inline void transpose(Vector<T>* rows) {
+    exchange<T, 1>(rows);
+    if constexpr (width<T> > 2) exchange<T, 2>(rows);
+    if constexpr (width<T> > 4) exchange<T, 4>(rows);
+    if constexpr (width<T> > 8) exchange<T, 8>(rows);
+}

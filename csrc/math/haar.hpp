@@ -36,4 +36,4 @@ PYATTNORG_HD inline void unmerge(Rotation<T> r, T& left, T& right) {
     left = value;
 }
 
-}  // namespace pyattnorg::math
+}    // namespace pyattnorg::math
