@@ -8,7 +8,7 @@ import numpy as np
 
 from pyattnorg import kernels
 from pyattnorg.arrays import Array, FloatArray, given, to_numpy
-
+from pyattnorg.checks import number, whole
 
 
 def cosine_affinity(x: Array, *, missing: float | None = None) -> Any:
@@ -74,15 +74,13 @@ def gaussian_affinity(x: Array, *, neighbors: int = 5, scale: float = 1.0) -> An
     array, shape (n, n)
         In [0, 1], symmetric, ones on the diagonal.
     """
-    if isinstance(neighbors, bool) or int(neighbors) != neighbors or neighbors < 1:
-        raise ValueError(f"neighbors: got {neighbors!r}, expected an integer of at least 1")
-    _require_positive(scale, "scale")
+    neighbors, scale = whole(neighbors, "neighbors", at_least=1), number(scale, "scale", above=0)
     ours = given(x, "x")
     n = len(ours.values)
     squares = kernels.pairwise(ours.values.reshape(n, -1), term="squares")
     if n == 0:
         return ours.back(squares)
-    k = min(int(neighbors), n)
+    k = min(neighbors, n)
     nearest = np.sqrt(np.partition(squares, k - 1, axis=1)[:, :k])
     width = scale * np.median(nearest, axis=1)
     width[width == 0] = 1
@@ -103,7 +101,7 @@ def dual_affinity(distances: Array, *, scale: float = 1.0) -> Any:
     array, shape (n, n)
         In [0, 1], ones on the diagonal (values below the smallest number become 0).
     """
-    _require_positive(scale, "scale")
+    scale = number(scale, "scale", above=0)
     ours = given(distances, "distances", min_ndim=2)
     e = ours.values
     square_matrix(e, "distances")
@@ -123,8 +121,3 @@ def square_matrix(x: FloatArray, name: str) -> None:
         raise ValueError(f"{name}: got shape {x.shape}, expected a square matrix (n, n)")
     if x.size and not np.allclose(x, x.T, rtol=1e-3, atol=1e-6 * float(np.abs(x).max())):
         raise ValueError(f"{name}: not symmetric, expected a matrix equal to its transpose")
-
-
-def _require_positive(value: float, name: str) -> None:
-    if not (np.isscalar(value) and np.isfinite(value) and value > 0):
-        raise ValueError(f"{name}: got {value!r}, expected a positive number")

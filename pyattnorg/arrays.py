@@ -32,7 +32,9 @@ def _torch_to_numpy(x: Any, name: str) -> NDArray[Any]:
     import torch
 
     if x.layout != torch.strided or x.is_quantized:
-        raise TypeError(f"{name}: got a {x.layout} torch tensor, expected a dense one; call .to_dense() or .dequantize()")
+        raise TypeError(
+            f"{name}: got a {x.layout} torch tensor, expected a dense one; call .to_dense() or .dequantize()"
+        )
     if x.device.type == "meta":
         raise TypeError(f"{name}: got a torch tensor on the meta device, which holds no values; load the weights first")
     x = x.detach().resolve_conj().resolve_neg()

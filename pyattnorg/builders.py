@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pyattnorg import kernels
 from pyattnorg.arrays import Array, given
+from pyattnorg.checks import number, one_of
 from pyattnorg.diffusion import check_affinity, leading_vectors, tree_coordinates
 from pyattnorg.trees import PartitionTree
 
@@ -28,10 +29,9 @@ def flexible_tree(affinity: Array, *, constant: float = 1.0) -> PartitionTree:
     constant : float
         Positive; larger ones make taller trees of smaller folders.
     """
-    if not (np.isscalar(constant) and np.isfinite(constant) and constant > 0):
-        raise ValueError(f"constant: got {constant!r}, expected a positive number")
+    constant = number(constant, "constant", above=0)
     rate, phi = tree_coordinates(given(affinity, "affinity", min_ndim=2).values)
-    return PartitionTree.from_labels(kernels.flexible_tree(phi, rate, float(constant)))
+    return PartitionTree.from_labels(kernels.flexible_tree(phi, rate, constant))
 
 
 def binary_tree(
@@ -50,10 +50,8 @@ def binary_tree(
     seed : int, optional
         For ``cut="random"``, which is not repeatable without.
     """
-    if cut not in ("median", "zero", "random"):
-        raise ValueError(f"cut: got {cut!r}, expected 'median', 'zero' or 'random'")
-    if not (np.isscalar(balance) and np.isfinite(balance) and balance >= 1):
-        raise ValueError(f"balance: got {balance!r}, expected a number of at least 1")
+    one_of(cut, "cut", ("median", "zero", "random"))
+    balance = number(balance, "balance", at_least=1)
     values = given(affinity, "affinity", min_ndim=2).values
     k = check_affinity(values)
     n = len(k)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pyattnorg.affinity import square_matrix
 from pyattnorg.arrays import Array, FloatArray, given
+from pyattnorg.checks import number, whole
 from pyattnorg.threads import one_blas_thread
 
 logger = logging.getLogger("pyattnorg")
@@ -59,10 +60,7 @@ def diffusion_map(affinity: Array, *, n_components: int = 3, time: float = 1.0) 
     ValueError
         A matrix that is not square, symmetric and free of negative entries.
     """
-    if isinstance(n_components, bool) or int(n_components) != n_components or n_components < 1:
-        raise ValueError(f"n_components: got {n_components!r}, expected an integer of at least 1")
-    if not (np.isfinite(time) and time >= 0):
-        raise ValueError(f"time: got {time!r}, expected a number of at least 0")
+    n_components, time = whole(n_components, "n_components", at_least=1), number(time, "time", at_least=0)
     ours = given(affinity, "affinity", min_ndim=2)
     k = check_affinity(ours.values)
     available = max(len(k) - 1, 0)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pyattnorg import kernels
 from pyattnorg.arrays import Array, FloatArray, given
+from pyattnorg.checks import number
 from pyattnorg.trees import PartitionTree
 
 PerAxis: TypeAlias = "float | Sequence[float]"
@@ -76,7 +77,7 @@ def tree_emd(
             raise TypeError(f"trees: got {type(tree).__name__}, expected a PartitionTree for each axis after the first")
     if tuple(tree.n_leaves for tree in trees) != sizes:
         raise ValueError(
-            f"trees: got trees of {[tree.n_leaves for tree in trees]} leaves, x has axes of {list(sizes)} after the first"
+            f"trees: got {[tree.n_leaves for tree in trees]} leaves, x has axes of {list(sizes)} points after the first"
         )
     weights = [
         tree.weights(a, b)
@@ -102,10 +103,8 @@ def _tree_emd(x: FloatArray, trees: list[PartitionTree], weights: list[NDArray[n
 
 def per_axis(value: PerAxis, n: int, name: str) -> tuple[float, ...]:
     """One number for every axis, from one for all or one each."""
-    if isinstance(value, (int, float, np.integer, np.floating)):
-        values = (float(value),) * n
-    else:
-        values = tuple(float(v) for v in value)
-    if len(values) != n or not np.isfinite(values).all():
-        raise ValueError(f"{name}: got {value!r}, expected a finite number or {n} of them")
-    return values
+    if isinstance(value, (list, tuple, np.ndarray)):
+        if len(value) != n:
+            raise ValueError(f"{name}: got {len(value)} numbers, expected one, or one for each of {n} axes")
+        return tuple(number(v, name) for v in value)
+    return (number(value, name),) * n

@@ -45,7 +45,7 @@ def haar_basis(tree: PartitionTree) -> NDArray[np.float64]:
 
 
 def _for_axes(trees: Trees, ndim: int) -> list[PartitionTree | None]:
-    found = [trees] if isinstance(trees, PartitionTree) else list(trees)
+    found: list[PartitionTree | None] = [trees] if isinstance(trees, PartitionTree) else list(trees)
     for tree in found:
         if tree is not None and not isinstance(tree, PartitionTree):
             raise TypeError(f"trees: got {type(tree).__name__}, expected a PartitionTree or None for each axis")

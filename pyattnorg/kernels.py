@@ -51,7 +51,9 @@ def pairwise(x: Array, y: Array | None = None, *, term: Term = "l1", weights: Ar
     others = None if y is None else given(y, "y", min_ndim=2).values
     if others is not None:
         if others.shape[1:] != points.shape[1:]:
-            raise ValueError(f"y: got shape {others.shape}, expected (m, {points.shape[1]}) as x has shape {points.shape}")
+            raise ValueError(
+                f"y: got shape {others.shape}, expected (m, {points.shape[1]}) as x has shape {points.shape}"
+            )
         points, others = _same_dtype(points, others)
     w = None
     if weights is not None:
@@ -184,7 +186,9 @@ def _axis(x: FloatArray, axis: int, tree: PartitionTree) -> int:
     if not -x.ndim <= axis < x.ndim:
         raise ValueError(f"axis: got {axis}, x has {x.ndim} axes")
     if x.shape[axis] != tree.n_leaves:
-        raise ValueError(f"tree: got one of {tree.n_leaves} leaves for axis {axis} of x, which has {x.shape[axis]} points")
+        raise ValueError(
+            f"tree: got one of {tree.n_leaves} leaves for axis {axis} of x, which has {x.shape[axis]} points"
+        )
     return axis % x.ndim
 
 

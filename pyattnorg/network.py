@@ -173,7 +173,9 @@ class NetworkTensor:
             return self.labels.index(label)
         except ValueError:
             near = [name for name in self.labels if name.endswith(label.split(".")[-1])] or list(self.labels[:3])
-            raise KeyError(f"no head {label!r}; this network has {len(self.labels)}, such as {', '.join(near)}") from None
+            raise KeyError(
+                f"no head {label!r}; this network has {len(self.labels)}, such as {', '.join(near)}"
+            ) from None
 
     def __getitem__(self, label: str) -> FloatArray:
         """One head's matrix, (queries, keys), by its label."""
@@ -218,7 +220,8 @@ class NetworkTensor:
                 "use 'mean' or 'floor', or capture a model whose masks are applied by a function we can see"
             )
         seen = self.visible_cells()
-        queries, keys = seen.any((1, 2)), seen.any((0, 2))
+        queries: BoolArray = np.asarray(seen.any((1, 2)))
+        keys: BoolArray = np.asarray(seen.any((0, 2)))
         if not queries.any():
             raise ValueError("visible: no cell is visible, so there is nothing to organise; check the mask")
         at = np.ix_(queries, keys, np.arange(self.shape[2]))

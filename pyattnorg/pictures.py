@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def draw_tree(
         np.arange(n), np.full(n, bottom), s=14, zorder=3, clip_on=False, **_colours(layers, np.asarray(tree.order))
     )
     _layer_bar(ax, layers)
-    names = [str(i) for i in range(n)] if labels is None else list(labels)
+    names = [str(i) for i in range(n)] if labels is None else readable(labels)
     ax.set_xticks(np.arange(n) if n <= 400 else [])
     if n <= 400:
         ax.set_xticklabels([_plain(names[i]) for i in tree.order], rotation=90, fontsize=7)
@@ -115,16 +116,14 @@ def draw_embedding(
     ax.scatter(xy[:, 0], flat, s=22, **_colours(layers, np.arange(len(xy))))
     _layer_bar(ax, layers)
     if labels is not None and len(xy) <= 150:
-        for name, x, y in zip(labels, xy[:, 0], flat):
+        for name, x, y in zip(readable(labels), xy[:, 0], flat):
             ax.annotate(_plain(name), (x, y), (2, 2), textcoords="offset points", fontsize=6, alpha=0.8)
     ax.set(xlabel="diffusion coordinate 1", ylabel="diffusion coordinate 2")
     _bare(ax, "top", "right")
     return ax
 
 
-def draw_affinity(
-    affinity: ArrayLike, order: ArrayLike, labels: Sequence[str] | None = None, *, ax: Any = None
-) -> Any:
+def draw_affinity(affinity: ArrayLike, order: ArrayLike, labels: Sequence[str] | None = None, *, ax: Any = None) -> Any:
     """An affinity with its points in the order given, such as that of a tree's leaves."""
     k, at = np.asarray(affinity), np.asarray(order)
     if k.ndim != 2 or k.shape != (len(at), len(at)):
@@ -165,7 +164,8 @@ def draw_head(
     ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.03)
     for axis, names, n in ((ax.yaxis, queries, values.shape[0]), (ax.xaxis, keys, values.shape[1])):
         shown = spread(n)
-        axis.set_ticks(shown, [_plain(names[i]) if names is not None else str(i) for i in shown], fontsize=6)
+        said = [str(i) for i in range(n)] if names is None else readable(names)
+        axis.set_ticks(shown, [_plain(said[i]) for i in shown], fontsize=6)
     ax.tick_params(axis="x", rotation=90)
     ax.set(ylabel=what[0], xlabel=what[1])
     return ax
@@ -174,20 +174,29 @@ def draw_head(
 def draw_decay(curves: Mapping[str, ArrayLike], *, ax: Any = None) -> Any:
     """Coefficient magnitudes, largest first, one curve a basis, both axes logarithmic."""
     ax = _axes(ax, (6.0, 4.5))
+    lowest, top = np.inf, 0.0
     for name, curve in curves.items():
         values = np.asarray(curve, float)
         at = log_spaced(len(values))
         at = at[values[at] > 0]
         ax.plot(at + 1, values[at], label=name, linewidth=1.6)
+        lowest, top = min(lowest, decay_floor(values)), max(top, float(values.max(initial=0)))
     ax.set(xscale="log", yscale="log", xlabel="coefficient, largest first", ylabel="magnitude / norm")
+    if top > 0:
+        ax.set_ylim(lowest / 1.6, top * 1.6)
     ax.legend(frameon=False)
     _bare(ax, "top", "right")
     return ax
 
 
-def colour_limits(values: NDArray[Any]) -> tuple[float, float]:
-    """1st and 99th percentile, so that a few large cells do not make all others look alike."""
-    low, high = (float(p) for p in np.percentile(values, (1, 99)))
+def decay_floor(curve: FloatArray) -> float:
+    """Where a plot of a decay ends: the very last coefficients fall to nothing and would press the rest together."""
+    return float(max(curve[int(0.9 * (len(curve) - 1))], 1e-6 * curve[0])) if len(curve) else 0.0
+
+
+def colour_limits(values: NDArray[Any], percentiles: tuple[float, float] = (1, 99)) -> tuple[float, float]:
+    """Two percentiles, so that a few large cells do not make all others look alike."""
+    low, high = (float(p) for p in np.percentile(values, percentiles))
     if high <= low:
         low, high = float(values.min()), float(values.max())
     return (low, high) if high > low else (low, low + 1.0)
@@ -223,13 +232,35 @@ def _bare(ax: Any, *sides: str) -> None:
         ax.spines[side].set_visible(False)
 
 
+def readable(names: Sequence[str]) -> list[str]:
+    """Token names as text: those of byte-level vocabularies (``Ġthe``, ``âĢľ``) are spelled out, a blank as ``▁``."""
+    if not any("Ġ" in name or "Ċ" in name for name in names):
+        return list(names)
+    letters = _letters()
+    out = []
+    for name in names:
+        try:
+            out.append(bytes(letters[c] for c in name).decode().replace(" ", "▁"))
+        except (KeyError, UnicodeDecodeError):  # a special token, or part of a letter: left as it is
+            out.append(name)
+    return out
+
+
+@cache
+def _letters() -> dict[str, int]:
+    """Byte of every letter of a byte-level vocabulary: printable ones stand for themselves, others from U+0100 on."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [b for b in range(256) if b not in plain]
+    return {chr(b): b for b in plain} | {chr(0x100 + i): b for i, b in enumerate(others)}
+
+
 def _plain(name: str, most: int = 16) -> str:
-    """A name as matplotlib shows it letter by letter: no mathematics between dollars, not too long, nothing unprintable."""
+    """A name as matplotlib shows it letter by letter: no mathematics between dollars, not too long."""
     short = name if len(name) <= most else name[: most - 1] + "…"
     return "".join(c if c.isprintable() else "·" for c in short).replace("$", r"\$")
 
 
 __all__ = [
-    "TreeLines", "colour_limits", "draw_affinity", "draw_decay", "draw_embedding", "draw_head", "draw_tree",
-    "log_spaced", "spread", "tree_lines",
+    "TreeLines", "colour_limits", "decay_floor", "draw_affinity", "draw_decay", "draw_embedding", "draw_head",
+    "draw_tree", "log_spaced", "readable", "spread", "tree_lines",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 from pyattnorg.affinity import cosine_affinity, dual_affinity, gaussian_affinity
 from pyattnorg.arrays import Array, FloatArray, given, to_numpy
 from pyattnorg.builders import binary_tree, flexible_tree
+from pyattnorg.checks import number, one_of, whole
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
 from pyattnorg.distances import PerAxis, per_axis, tree_emd
 from pyattnorg.haar import haar, ihaar
@@ -202,15 +203,12 @@ class Questionnaire:
         return self
 
     def _check_options(self) -> None:
-        if isinstance(self.n_iter, bool) or int(self.n_iter) != self.n_iter or self.n_iter < 1:
-            raise ValueError(f"n_iter: got {self.n_iter!r}, expected an integer of at least 1")
-        for name, value, known in (
-            ("tree", self.tree, ("flexible", "binary")),
-            ("initial", self.initial, ("cosine", "gaussian")),
-            ("schedule", self.schedule, ("refined", "paper")),
-        ):
-            if value not in known:
-                raise ValueError(f"{name}: got {value!r}, expected one of {list(known)}")
+        whole(self.n_iter, "n_iter", at_least=1)
+        one_of(self.tree, "tree", ("flexible", "binary"))
+        one_of(self.initial, "initial", ("cosine", "gaussian"))
+        one_of(self.schedule, "schedule", ("refined", "paper"))
+        number(self.constant, "constant", above=0)
+        number(self.balance, "balance", at_least=1)
         if self.tree == "binary" and self.balance > 1 and self.random_state is None:
             raise ValueError("random_state: needed where balance > 1 draws cuts at random; give an integer")
 

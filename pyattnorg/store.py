@@ -119,7 +119,8 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> Organization:
         keys=about["keys"],
         meta=about["meta"],
     )
-    fitted = Questionnaire(**{k: tuple(v) if isinstance(v, list) else v for k, v in about["options"].items()})
+    options: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in about["options"].items()}
+    fitted = Questionnaire(**options)
     fitted.history_ = [
         {"trees": tuple(PartitionTree.from_labels(arrays[f"tree_{i}_{axis}"]) for axis in range(3)), "entropy": entropy}
         for i, entropy in enumerate(about["entropies"])

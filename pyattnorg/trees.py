@@ -193,7 +193,11 @@ class PartitionTree:
         n = self.n_leaves
         position = np.empty(n, np.int64)
         position[self.order] = np.arange(n)
-        first_level, last_level, size, first, parent = [], [], [], [], []
+        first_level: list[NDArray[Any]] = []
+        last_level: list[tuple[NDArray[Any], int]] = []
+        size: list[NDArray[Any]] = []
+        first: list[NDArray[Any]] = []
+        parent: list[NDArray[Any]] = []
         above = np.empty(0, np.int64)  # folder of each label one level up
         count = 0
         for level, labels in enumerate(self._labels):
@@ -237,7 +241,8 @@ class PartitionTree:
         rate = -alpha * np.log(2.0)
         geometric = np.expm1(rate * levels) / np.expm1(rate) if alpha else levels
         span = np.exp(rate * folders.first_level) * geometric
-        return (folders.size / self.n_leaves) ** beta * span
+        weights: NDArray[np.float64] = (folders.size / self.n_leaves) ** beta * span
+        return weights
 
     def distance_matrix(self) -> NDArray[np.float64]:
         """Size of the smallest common folder over n, 0 on the diagonal: an ultrametric, shape (n, n)."""

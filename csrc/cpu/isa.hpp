@@ -11,7 +11,7 @@ inline constexpr std::int64_t lanes = 64 / sizeof(T);
 
 // Features whose terms are summed in T before the sum goes on in double, in stretches of so many.
 inline constexpr std::int64_t panel_features = 512;
-inline constexpr std::int64_t stretch = 32;
+inline constexpr std::int64_t stretch = 64;
 
 // Most points that one tile sets against a block.
 inline constexpr int most_rows = 8;

@@ -52,11 +52,15 @@ void tile_of(const T* left, const T* const* right, std::int64_t features, const 
     for (int r = 0; r < R; ++r) {
         T out[lanes<T>];
         for (int v = 0; v < V; ++v) store(out + v * width<T>, total[r][v]);
-        double* sum = sums + r * lanes<T>;
-        for (int l = 0; l < lanes<T>; ++l)
-            sum[l] += kind == Tile::maxima
-                          ? math::l1_from_maxima(static_cast<double>(out[l]), left_sums[l], right_sums[r])
-                          : static_cast<double>(out[l]);
+        for (int l = 0; l < lanes<T>; l += width<double>) {
+            const Vector<double> sum = widened(out + l);
+            Vector<double> so_far = load(sums + r * lanes<T> + l);
+            if constexpr (kind == Tile::maxima)
+                so_far += math::l1_from_maxima(sum, load(left_sums + l), broadcast(right_sums[r]));
+            else
+                so_far += sum;
+            store(sums + r * lanes<T> + l, so_far);
+        }
     }
 }
 

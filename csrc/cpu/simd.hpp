@@ -31,6 +31,17 @@ inline Vector<T> broadcast(T x) {
     return x - Vector<T>{};
 }
 
+inline Vector<double> widened(const double* p) {
+    return load(p);
+}
+
+inline Vector<double> widened(const float* p) {
+    typedef float Half __attribute__((vector_size(PYATTNORG_VECTOR_BYTES / 2)));
+    Half half;
+    __builtin_memcpy(&half, p, sizeof half);
+    return __builtin_convertvector(half, Vector<double>);
+}
+
 // A one the compiler knows nothing about: acc + 1 * x stays a fused multiply-add, which runs beside the maxima on
 // ports that an addition would have to share with them.
 template <class T>

@@ -1,0 +1,36 @@
+"""Options that are numbers: checked in one place, refused in one way."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def number(value: Any, name: str, *, above: float | None = None, at_least: float | None = None) -> float:
+    """`value` as a float; ValueError unless it is a finite number in range."""
+    bound = f" above {above:g}" if above is not None else f" of at least {at_least:g}" if at_least is not None else ""
+    try:
+        found = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if (
+        not math.isfinite(found)
+        or (above is not None and found <= above)
+        or (at_least is not None and found < at_least)
+    ):
+        raise ValueError(f"{name}: got {value!r}, expected a finite number{bound}")
+    return found
+
+
+def whole(value: Any, name: str, *, at_least: int) -> int:
+    """`value` as an int; ValueError unless it is a whole number in range."""
+    found = number(value, name)
+    if found != int(found) or found < at_least:
+        raise ValueError(f"{name}: got {value!r}, expected an integer of at least {at_least}")
+    return int(found)
+
+
+def one_of(value: Any, name: str, known: tuple[str, ...]) -> None:
+    """ValueError unless `value` is one of the known words."""
+    if value not in known:
+        raise ValueError(f"{name}: got {value!r}, expected one of {list(known)}")
