@@ -16,9 +16,9 @@ using Poll = std::function<void()>;
 
 // What is summed over the features of two points.
 enum class Term {
-    l1,          // w |a - b|
-    squares,     // (a - b)^2
-    products,    // a b
+    l1,        // w |a - b|
+    squares,   // (a - b)^2
+    products,  // a b
 };
 
 // How the folder sums of a tree are formed with few live sums: folders in post-order, the largest child first.
@@ -28,30 +28,30 @@ struct TreeProgram {
     std::int64_t n_steps;
     std::int64_t n_leaves;
     std::int64_t n_slots;
-    const std::int32_t* leaf;    // [n_steps], -1 for a folder of several leaves
-    const std::int32_t* slot;    // [n_steps]
-    const std::uint8_t* add;     // [n_steps]
-    const double* scale;         // [n_steps], folder weight / folder size; 0 emits nothing
+    const std::int32_t* leaf;  // [n_steps], -1 for a folder of several leaves
+    const std::int32_t* slot;  // [n_steps]
+    const std::uint8_t* add;   // [n_steps]
+    const double* scale;       // [n_steps], folder weight / folder size; 0 emits nothing
 };
 
 template <class T>
 struct Strided3 {
     const T* data;
-    std::int64_t shape[3];     // points, a, b
-    std::int64_t stride[3];    // in elements
+    std::int64_t shape[3];   // points, a, b
+    std::int64_t stride[3];  // in elements
 };
 
 template <class T>
 struct Strided2 {
     const T* data;
-    std::int64_t shape[2];    // points, features
+    std::int64_t shape[2];  // points, features
     std::int64_t stride[2];
 };
 
 // A rotation of two slots; a tree's Haar transform is n - 1 of them (math/haar.hpp).
 struct HaarStep {
-    std::int32_t left, right;              // slots; the coefficient stays in `left`, the folder's sum in `right`
-    std::int32_t left_size, right_size;    // leaves below each
+    std::int32_t left, right;            // slots; the coefficient stays in `left`, the folder's sum in `right`
+    std::int32_t left_size, right_size;  // leaves below each
 };
 
 namespace cpu {
@@ -87,13 +87,22 @@ std::vector<std::vector<std::int32_t>> flexible_tree(const double* phi, const do
 template <class T>
 void norms(const T* x, std::int64_t n, double* magnitudes, double* squares, int threads);
 
+// Grows an orthonormal basis of a block Krylov space of the symmetric matrix s [n, n] from `have` to `want` vectors.
+// basis [>= want, n]: the first `known` are eigenvectors that the others are kept clear of; have = known starts anew
+// from the next `block` vectors, which need not be orthonormal. projected [>= want, limit]: basis s basis', filled as
+// far as known. residual [block, block]: what the last block's images have outside the basis. want - known is a
+// multiple of block.
+inline constexpr std::int64_t krylov_vectors = 4;
+void krylov(const double* s, std::int64_t n, double* basis, std::int64_t known, std::int64_t have, std::int64_t want,
+            double* projected, std::int64_t limit, double* residual, int threads, const Poll&);
+
 // Median of all n values, the mean of the middle two where n is even; `values` is reordered.
 template <class T>
 T median(T* values, std::int64_t n);
 
-std::string instruction_set();                        // the one in use
-std::vector<std::string> instruction_sets();          // those that run here
-void use_instruction_set(const std::string& name);    // throws std::invalid_argument
+std::string instruction_set();                      // the one in use
+std::vector<std::string> instruction_sets();        // those that run here
+void use_instruction_set(const std::string& name);  // throws std::invalid_argument
 
-}    // namespace cpu
-}    // namespace pyattnorg
+}  // namespace cpu
+}  // namespace pyattnorg

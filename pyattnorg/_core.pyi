@@ -5,6 +5,8 @@ from numpy.typing import NDArray
 
 __version__: str
 
+krylov_vectors: int
+
 class Program:
     def __init__(
         self,
@@ -73,6 +75,16 @@ def median(values: NDArray[np.float64]) -> float: ...
 def flexible_tree(
     phi: NDArray[np.float64], rate: NDArray[np.float64], constant: float, threads: int
 ) -> NDArray[np.int32]: ...
+def krylov(
+    s: NDArray[np.float64],
+    basis: NDArray[np.float64],
+    known: int,
+    have: int,
+    want: int,
+    projected: NDArray[np.float64],
+    residual: NDArray[np.float64],
+    threads: int,
+) -> None: ...
 def instruction_set() -> str: ...
 def instruction_sets() -> list[str]: ...
 def use_instruction_set(name: str) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyattnorg import kernels
 from pyattnorg.arrays import Array, FloatArray, given, to_numpy
@@ -36,22 +37,42 @@ def cosine_affinity(x: Array, *, missing: float | None = None) -> Any:
             known = ~(unknown | (raw == missing))
             x = np.where(np.isnan(raw), 0, raw) if np.isnan(raw.sum()) else raw
     ours = given(x, "x")
-    rows = ours.values.reshape(len(ours.values), -1)
-    if known is None:
-        products = kernels.pairwise(rows, term="products")
-        squares = np.diagonal(products)
-        lengths = squares[:, None] * squares[None]
-    else:
-        m = known.reshape(rows.shape)
+    rows = ours.values.reshape(len(ours.values), int(np.prod(ours.values.shape[1:], dtype=np.int64)))
+    m = None if known is None else known.reshape(rows.shape)
+    if m is not None:
         rows = np.where(m, rows, rows.dtype.type(0))
-        products = kernels.pairwise(rows, term="products")
-        squares = kernels.pairwise(rows * rows, m.astype(rows.dtype), term="products")
-        lengths = squares * squares.T
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+    try:
+        products, lengths = _products(rows, m)
+    except kernels.SumOverflowError:
+        lengths = np.zeros(0)
+    if not lengths.size or lengths.min() < np.finfo(rows.dtype).tiny or not np.isfinite(lengths.max()):
+        # Squares may have left the range of the dtype: cosines do not change when rows are scaled by powers of two.
+        peak = np.abs(rows).max(1, initial=0, keepdims=True)
+        rows = np.ldexp(rows, -np.frexp(np.where(peak > 0, peak, 1))[1])
+        products, lengths = _products(rows, m)
+    with np.errstate(invalid="ignore", divide="ignore"):
         out = products / np.sqrt(lengths)
-    out = np.where(np.isfinite(out), np.clip(out, 0, 1), 0).astype(rows.dtype)
+    out = np.where(lengths > 0, np.clip(out, 0, 1), 0).astype(rows.dtype)
     np.fill_diagonal(out, 1)
     return ours.back(out)
+
+
+def _products(rows: FloatArray, known: NDArray[np.bool_] | None) -> tuple[FloatArray, NDArray[np.float64]]:
+    """Inner products of rows, and the products of squared lengths that cosines divide them by."""
+    products: FloatArray = kernels.pairwise(rows, term="products")
+    if known is None:
+        squares = np.diagonal(products).astype(np.float64)
+        with np.errstate(over="ignore", under="ignore"):
+            return products, squares[:, None] * squares[None]
+    with np.errstate(over="ignore", under="ignore"):
+        squares = kernels.pairwise(_finite(rows * rows), known.astype(rows.dtype), term="products").astype(np.float64)
+        return products, squares * squares.T
+
+
+def _finite(x: FloatArray) -> FloatArray:
+    if not np.isfinite(x).all():
+        raise kernels.SumOverflowError("x: squares overflow")
+    return x
 
 
 def gaussian_affinity(x: Array, *, neighbors: int = 5, scale: float = 1.0) -> Any:
@@ -77,7 +98,12 @@ def gaussian_affinity(x: Array, *, neighbors: int = 5, scale: float = 1.0) -> An
     neighbors, scale = whole(neighbors, "neighbors", at_least=1), number(scale, "scale", above=0)
     ours = given(x, "x")
     n = len(ours.values)
-    squares = kernels.pairwise(ours.values.reshape(n, -1), term="squares")
+    rows = ours.values.reshape(n, int(np.prod(ours.values.shape[1:], dtype=np.int64)))
+    # Distances and widths scale alike: values near 1 keep their squares in the range of the dtype.
+    peak = float(np.abs(rows).max(initial=0))
+    if peak and not 1e-12 < peak < 1e12:
+        rows = np.ldexp(rows, -int(np.frexp(peak)[1]))
+    squares = kernels.pairwise(rows, term="squares")
     if n == 0:
         return ours.back(squares)
     k = min(neighbors, n)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyattnorg import kernels
 from pyattnorg.affinity import square_matrix
 from pyattnorg.arrays import Array, FloatArray, given
 from pyattnorg.checks import number, whole
@@ -19,7 +20,8 @@ logger = logging.getLogger("pyattnorg")
 
 NEGLIGIBLE = 1e-8  # affinities below this are 0 (method of the questionnaire)
 TREE_VECTORS = 12  # leading vectors, the constant included, that flexible trees look at
-DENSE = 200  # up to this size a full decomposition is the faster way to a dozen vectors
+DENSE = 100  # up to this size a full decomposition is the faster way to a dozen vectors
+TOLERANCE = 1e-10  # residuals of eigenvectors, in units of the largest eigenvalue
 
 
 @dataclass(frozen=True)
@@ -101,14 +103,12 @@ def leading_vectors(k: NDArray[np.float64], m: int) -> tuple[NDArray[np.float64]
     n = len(k)
     if m == 0:
         return np.zeros(0), np.zeros((n, 0))
-    d = k.sum(1)
-    p = k / np.outer(d, d)
-    e = np.sqrt(p.sum(1))
-    v = e / np.linalg.norm(e)
-    s = p / np.outer(e, e)
-    s = (s + s.T) / 2 - np.outer(v, v)
     with one_blas_thread():
-        values, vectors = _largest(s, m)
+        d = k.sum(1)
+        e = np.sqrt(k @ (1 / d) / d)
+        v = e / np.linalg.norm(e)
+        s = _scaled(k, 1 / (d * e))
+        values, vectors = _largest(s, v, m)
     order = np.argsort(-np.abs(values), kind="stable")[:m]
     values, vectors = values[order], vectors[:, order]
     values = np.where(np.abs(values) < n * np.finfo(float).eps, 0.0, values)
@@ -117,21 +117,53 @@ def leading_vectors(k: NDArray[np.float64], m: int) -> tuple[NDArray[np.float64]
     return values, phi * np.where(peak < 0, -1.0, 1.0)
 
 
-def _largest(s: NDArray[np.float64], m: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eigenpairs of largest magnitude of a symmetric matrix, at least `m` of them."""
-    import scipy.linalg
-    import scipy.sparse.linalg
+def _scaled(k: NDArray[np.float64], f: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``f_i k_ij f_j``, symmetric to the last bit, without a second matrix of factors."""
+    out = np.empty_like(k)
+    for begin in range(0, len(k), 64):
+        rows = slice(begin, begin + 64)
+        np.multiply(f[rows, None], f[None], out=out[rows])
+        out[rows] *= k[rows]
+    return out
 
-    n = len(s)
-    if n > DENSE and 3 * m < n:
-        start = np.cos(np.arange(n) * 0.7 + 0.3)  # any fixed vector: the same result every time
-        try:
-            values, vectors = scipy.sparse.linalg.eigsh(s, k=m, which="LM", v0=start, tol=0, ncv=min(n, 2 * m + 20))
-            return values, vectors
-        except scipy.sparse.linalg.ArpackNoConvergence:
-            logger.info("the iterative eigensolver did not converge at n = %d; decomposing fully", n)
-    values, vectors = scipy.linalg.eigh(s, driver="evd")
+
+def _largest(s: NDArray[np.float64], v: NDArray[np.float64], m: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenpairs of largest magnitude of a symmetric matrix, at least `m` of them, its eigenvector `v` left out."""
+    import scipy.linalg
+
+    if len(s) > DENSE:
+        # Connected parts have an eigenvalue 1 each; their vectors are known and may be too many for a Krylov space.
+        parts = _parts(s)
+        known = np.where(parts == np.arange(parts.max() + 1)[:, None], v, 0.0)
+        known /= np.linalg.norm(known, axis=1)[:, None]
+        if len(known) > m:
+            return np.ones(m), _clear_of(v, known)[:, :m]
+        found = kernels.largest_eigenpairs(s, known, m - len(known) + 1, TOLERANCE) if m >= len(known) else None
+        if found is not None:
+            values, vectors = found
+            ones = _clear_of(v, known)
+            return np.concatenate([np.ones(ones.shape[1]), values]), np.concatenate([ones, vectors.T], axis=1)
+        logger.info("the Krylov space did not converge at n = %d; decomposing fully", len(s))
+    values, vectors = scipy.linalg.eigh(s - np.outer(v, v), driver="evd")
     return values, vectors
+
+
+def _clear_of(v: NDArray[np.float64], known: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Orthonormal vectors that span what the rows of `known` do, apart from `v`; shape (n, len(known) - 1)."""
+    weights = known @ v
+    basis = np.linalg.qr(np.column_stack([weights, np.eye(len(known))[:, :-1]]))[0]
+    found: NDArray[np.float64] = known.T @ basis[:, 1:]
+    return found
+
+
+def _parts(s: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Which connected part every point belongs to."""
+    from scipy.sparse.csgraph import connected_components
+
+    if (s > 0).all():
+        return np.zeros(len(s), np.int32)
+    labels: NDArray[np.int32] = connected_components(s > 0, directed=False)[1]
+    return labels
 
 
 def tree_coordinates(affinity: FloatArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -143,6 +175,4 @@ def tree_coordinates(affinity: FloatArray) -> tuple[NDArray[np.float64], NDArray
 
 def count_connected(k: NDArray[np.float64]) -> int:
     """Number of connected parts of an affinity."""
-    from scipy.sparse.csgraph import connected_components
-
-    return int(connected_components(k > 0, directed=False, return_labels=False))
+    return int(_parts(k).max()) + 1

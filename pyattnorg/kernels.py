@@ -20,6 +20,12 @@ from pyattnorg.trees import IntArray, PartitionTree
 
 Term: TypeAlias = Literal["l1", "squares", "products"]
 BACKENDS = ("cpu", "reference")
+KRYLOV_VECTORS = int(_core.krylov_vectors)
+KRYLOV_LIMIT = 320  # vectors of a Krylov space, at most
+
+
+class SumOverflowError(ValueError):
+    """Sums of finite values that are too large for their dtype."""
 
 
 def backend() -> str:
@@ -61,7 +67,7 @@ def pairwise(x: Array, y: Array | None = None, *, term: Term = "l1", weights: Ar
         if w.shape != points.shape[1:] or (w < 0).any():
             raise ValueError(f"weights: got shape {w.shape}, expected {points.shape[1:]} numbers that are not negative")
     if backend() == "reference":
-        return ours.back(reference.pairwise(points, others, term, w))
+        return ours.back(_checked(reference.pairwise(points, others, term, w), "x"))
     n, m = len(points), len(points if others is None else others)
     out = np.empty((n, m), points.dtype)
     if out.size:
@@ -81,8 +87,10 @@ def tree_emd(
 ) -> FloatArray:
     """``E(p, p') = sum_IJ w(I) w(J) |avg_IxJ(x_p - x_p')|``; NumPy x (n, a, b), weights per distinct folder."""
     if backend() == "reference":
-        return reference.tree_emd(x, tree_a, tree_b, weights_a, weights_b)
-    if _better_inside(tree_a, x.strides[1], tree_b, x.strides[2]):
+        return _checked(reference.tree_emd(x, tree_a, tree_b, weights_a, weights_b), "x")
+    # Features are made one outer folder at a time, for all inner ones: the last axis is inner (memory runs along
+    # it), unless it has many more folders. Layout has no say, so that it changes no byte.
+    if tree_b.n_folders > 4 * tree_a.n_folders and tree_a.n_leaves > 1:
         x, tree_a, tree_b, weights_a, weights_b = x.swapaxes(1, 2), tree_b, tree_a, weights_b, weights_a
     out = np.empty((len(x), len(x)), x.dtype)
     if out.size:
@@ -126,7 +134,7 @@ def haar(x: Array, trees: list[PartitionTree | None], *, inverse: bool) -> Any:
         shape = _around(values.shape, axis)
         _core.haar(source.reshape(shape), _haar_plan(tree), inverse, out.reshape(shape), get_num_threads())
         source = out
-    return ours.back(out)
+    return ours.back(_checked(out, "x"))
 
 
 def flexible_tree(phi: NDArray[np.float64], rate: NDArray[np.float64], constant: float) -> IntArray:
@@ -136,6 +144,49 @@ def flexible_tree(phi: NDArray[np.float64], rate: NDArray[np.float64], constant:
     return _core.flexible_tree(
         np.ascontiguousarray(phi, np.float64), np.ascontiguousarray(rate, np.float64), constant, get_num_threads()
     )
+
+
+def largest_eigenpairs(
+    s: NDArray[np.float64], known: NDArray[np.float64], m: int, tolerance: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Eigenpairs of largest magnitude of a symmetric matrix, apart from known ones, by a block Krylov space.
+
+    Parameters
+    ----------
+    s : ndarray, float64, shape (n, n)
+    known : ndarray, float64, shape (k, n)
+        Orthonormal eigenvectors to be kept clear of.
+    m : int
+    tolerance : float
+        Largest residual ``|S v - theta v|``, in units of the largest magnitude found.
+
+    Returns
+    -------
+    (m,) values by falling magnitude and (m, n) orthonormal vectors, or None where the space would have to become so
+    large that a full decomposition is the better way.
+    """
+    n, k, block = len(s), len(known), KRYLOV_VECTORS
+    limit = k + min((n - k) // (2 * block), KRYLOV_LIMIT // block) * block
+    basis = np.empty((limit, n))
+    basis[:k] = known
+    # Any fixed start will do; cosines of unrelated frequencies are clear of every eigenvector in practice.
+    basis[k : k + block] = np.cos(np.outer(np.sqrt([2, 3, 5, 7])[:block], np.arange(1, n + 1)) + 0.5)
+    projected, rest = np.zeros((limit, limit)), np.empty((block, block))
+    have, want = k, k + (2 * m + 3 * block - 1) // block * block
+    while want <= limit:
+        if backend() == "reference":
+            reference.krylov(s, basis, k, have, want, projected, rest)
+        else:
+            _core.krylov(s, basis, k, have, want, projected, rest, get_num_threads())
+        h = projected[k:want, k:want]
+        values, vectors = np.linalg.eigh((h + h.T) / 2)
+        best = np.argsort(-np.abs(values), kind="stable")[:m]
+        last = vectors[-block:, best]
+        residuals = np.sqrt(np.maximum(np.einsum("ij,ik,kj->j", last, rest, last), 0))
+        if (residuals <= tolerance * max(np.abs(values[best[0]]), np.finfo(float).tiny)).all():
+            return values[best], vectors[:, best].T @ basis[k:want]
+        have, want = want, want + max(2, (want - k) // (4 * block)) * block
+    return None
 
 
 def norms(x: FloatArray) -> tuple[float, float]:
@@ -197,20 +248,10 @@ def _checked(out: FloatArray, name: str) -> FloatArray:
         require_finite(out, name)
     except ValueError:
         largest = np.finfo(out.dtype).max
-        raise ValueError(
+        raise SumOverflowError(
             f"{name}: sums overflow {out.dtype} (largest {largest:.1e}); scale the values down or pass float64"
         ) from None
     return out
-
-
-def _better_inside(a: PartitionTree, stride_a: int, b: PartitionTree, stride_b: int) -> bool:
-    """Whether a should be the inner tree: features are made one outer folder at a time, for all inner ones.
-
-    Reading along the inner axis should be reading along memory, unless its folders are many more.
-    """
-    if a.n_leaves == 1 or b.n_leaves == 1:
-        return a.n_leaves < b.n_leaves
-    return a.n_folders <= 4 * b.n_folders and (abs(stride_a) < abs(stride_b) or 4 * a.n_folders < b.n_folders)
 
 
 def _program(tree: PartitionTree, weights: NDArray[np.float64]) -> Any:

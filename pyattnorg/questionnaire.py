@@ -126,7 +126,7 @@ class Questionnaire:
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters
-        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v != defaults[k].default]
+        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if not np.array_equal(v, defaults[k].default)]
         return f"Questionnaire({', '.join(changed)})"
 
     # -- fitting ------------------------------------------------------------------------------------------------
@@ -171,7 +171,8 @@ class Questionnaire:
         distances: list[FloatArray | None] = [None] * n_axes
         affinities: list[FloatArray | None] = [None] * n_axes
         used: list[tuple[PartitionTree, ...] | None] = [None] * n_axes
-        self.history_, self.converged_ = [], False
+        history: list[Iteration] = []
+        converged = False
         for iteration in range(self.n_iter):
             previous = list(current)
             for axis in todo:
@@ -190,13 +191,13 @@ class Questionnaire:
                 distances[axis], affinities[axis], used[axis] = e, a, others
                 current[axis] = self._build(a)
             found = tuple(t for t in current if t is not None)
-            self.history_.append({"trees": found, "entropy": l1_entropy(haar(values, found))})
+            history.append({"trees": found, "entropy": l1_entropy(haar(values, found))})
             if current == previous:
-                self.converged_ = True
+                converged = True
                 break
         stage.end()
-        self.n_iter_ = len(self.history_)
-        self.trees_ = self.history_[-1]["trees"]
+        self.history_, self.n_iter_, self.converged_ = history, len(history), converged
+        self.trees_ = history[-1]["trees"]
         self.affinities_ = tuple(a for a in affinities if a is not None)
         self.distances_ = tuple(e for e in distances if e is not None)
         self._values = values
@@ -219,6 +220,8 @@ class Questionnaire:
         if len(first) != len(shape):
             raise ValueError(f"trees: got {len(first)}, expected one (or None) for each of {len(shape)} axes")
         for axis, tree in enumerate(first):
+            if tree is not None and not isinstance(tree, PartitionTree):
+                raise TypeError(f"trees: got {type(tree).__name__} for axis {axis}, expected a PartitionTree or None")
             if tree is not None and tree.n_leaves != shape[axis]:
                 raise ValueError(f"trees: that of axis {axis} has {tree.n_leaves} leaves, expected {shape[axis]}")
         return first

@@ -18,12 +18,18 @@ TERMS = {
 }
 
 
+def _narrowed(out: FloatArray, x: FloatArray) -> FloatArray:
+    """`out` in the dtype of `x`; what leaves its range becomes infinite, and kernels.py says so in words."""
+    with np.errstate(over="ignore"):
+        return out.astype(x.dtype)
+
+
 def pairwise(x: FloatArray, y: FloatArray | None, term: str, weights: FloatArray | None) -> FloatArray:
     """``out[i, j] = sum_f w_f term(x_if, y_jf)``; x (n, features), y (m, features) or x itself."""
     other = x if y is None else y
     w = np.ones(x.shape[1]) if weights is None else weights.astype(float)
     rows = [(TERMS[term](row, other.astype(float)) * w).sum(-1) for row in x.astype(float)]
-    return np.array(rows).reshape(len(x), len(other)).astype(x.dtype)
+    return _narrowed(np.array(rows).reshape(len(x), len(other)), x)
 
 
 def folder_averages(x: FloatArray, tree: PartitionTree, axis: int) -> FloatArray:
@@ -31,7 +37,7 @@ def folder_averages(x: FloatArray, tree: PartitionTree, axis: int) -> FloatArray
     folders = tree.folders()
     moved = np.moveaxis(x.astype(float), axis, 0)[tree.order]
     means = [moved[start : start + size].mean(0) for start, size in zip(folders.start, folders.size)]
-    return np.moveaxis(np.stack(means), 0, axis).astype(x.dtype)
+    return _narrowed(np.moveaxis(np.stack(means), 0, axis), x)
 
 
 def tree_emd(
@@ -44,7 +50,7 @@ def tree_emd(
     """``E(p, p') = sum_IJ w(I) w(J) |avg_IxJ(x_p - x_p')|`` over distinct folders; x (n, a, b)."""
     averages = folder_averages(folder_averages(x.astype(float), tree_a, 1), tree_b, 2)
     weights = np.outer(weights_a, weights_b).reshape(-1)
-    return pairwise(averages.reshape(len(x), -1), None, "l1", weights).astype(x.dtype)
+    return _narrowed(pairwise(averages.reshape(len(x), len(weights)), None, "l1", weights), x)
 
 
 def haar_basis(tree: PartitionTree) -> NDArray[np.float64]:
@@ -69,7 +75,31 @@ def haar(x: FloatArray, tree: PartitionTree, axis: int, inverse: bool) -> FloatA
     """Coefficients along one axis in the tree's Haar basis, or the way back."""
     basis = haar_basis(tree)
     out = np.tensordot(basis if inverse else basis.T, x.astype(float), (1, axis))
-    return np.moveaxis(out, 0, axis).astype(x.dtype)
+    return _narrowed(np.moveaxis(out, 0, axis), x)
+
+
+def krylov(
+    s: FloatArray, basis: FloatArray, known: int, have: int, want: int, projected: FloatArray, residual: FloatArray
+) -> None:
+    """Grows an orthonormal basis of a block Krylov space in place (csrc/kernels.hpp), by QR factorisations."""
+    block = len(residual)
+    if have == known:
+        start = basis[known : known + block].T
+        start = start - basis[:known].T @ (basis[:known] @ start)
+        basis[known : known + block] = np.linalg.qr(start)[0].T
+        have = known + block
+    while True:
+        images = s @ basis[have - block : have].T
+        taken = basis[:have] @ images
+        projected[have - block : have, :have] = taken.T
+        projected[:have, have - block : have] = taken
+        for _ in range(2):
+            images = images - basis[:have].T @ (basis[:have] @ images)
+        residual[:] = images.T @ images
+        if have >= want:
+            return
+        basis[have : have + block] = np.linalg.qr(images)[0].T
+        have += block
 
 
 def norms(x: FloatArray) -> tuple[float, float]:
@@ -134,4 +164,14 @@ def _join(distances: NDArray[np.float64], constant: float) -> NDArray[np.int64]:
     return labels
 
 
-__all__ = ["flexible_tree", "folder_averages", "haar", "haar_basis", "median", "norms", "pairwise", "tree_emd"]
+__all__ = [
+    "flexible_tree",
+    "folder_averages",
+    "haar",
+    "haar_basis",
+    "krylov",
+    "median",
+    "norms",
+    "pairwise",
+    "tree_emd",
+]

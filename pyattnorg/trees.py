@@ -42,9 +42,9 @@ class Folders:
     def children(self) -> tuple[IntArray, IntArray]:
         """Children of all folders, by first leaf: `child[offset[i]:offset[i + 1]]` are those of folder `i`."""
         below = np.flatnonzero(self.parent >= 0)
-        child = below[np.lexsort((self.start[below], self.parent[below]))].astype(np.int32)
+        child = below[np.lexsort((self.start[below], self.parent[below]))]
         counts = np.bincount(self.parent[below], minlength=len(self))
-        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), child
+        return _fixed(np.concatenate([[0], np.cumsum(counts)])), _fixed(child)
 
 
 class PartitionTree:
@@ -115,6 +115,8 @@ class PartitionTree:
         merges = to_numpy(linkage, "linkage")
         if merges.ndim != 2 or merges.shape[0] == 0 or merges.shape[1] not in (2, 3, 4):
             raise ValueError(f"linkage: got shape {merges.shape}, expected (n - 1, 4) as scipy.cluster.hierarchy gives")
+        if not np.isfinite(merges[:, :2]).all() or (merges[:, :2] != np.rint(merges[:, :2])).any():
+            raise ValueError("linkage: its first two columns name clusters, expected integers")
         pairs = merges[:, :2].astype(np.int64)
         n = len(pairs) + 1
         available = n + np.arange(n - 1)[:, None]
@@ -171,12 +173,14 @@ class PartitionTree:
         """Number of distinct folders, root and leaves included; a chain counts once."""
         return len(self.folders())
 
-    @cached_property
+    @property
     def order(self) -> IntArray:
+        return self._order
+
+    @cached_property
+    def _order(self) -> IntArray:
         # Labels are numbered by first leaf, so sorting leaves by their path of labels lists the folders depth-first.
-        order = np.lexsort(self._labels[::-1]).astype(np.int32)
-        order.flags.writeable = False
-        return order
+        return _fixed(np.lexsort(self._labels[::-1]))
 
     def folder_sizes(self, level: int) -> IntArray:
         """Sizes of the folders of one level; `level` may be negative, -1 is the level of leaves."""
@@ -223,11 +227,11 @@ class PartitionTree:
         back[rank] = np.arange(count)
         parents = np.concatenate(parent)[rank]
         return Folders(
-            first_level=np.concatenate(first_level)[rank].astype(np.int32),
-            last_level=last[rank].astype(np.int32),
-            size=np.concatenate(size)[rank].astype(np.int32),
-            start=position[first_leaf[rank]].astype(np.int32),
-            parent=np.where(parents >= 0, back[parents], -1).astype(np.int32),
+            first_level=_fixed(np.concatenate(first_level)[rank]),
+            last_level=_fixed(last[rank]),
+            size=_fixed(np.concatenate(size)[rank]),
+            start=_fixed(position[first_leaf[rank]]),
+            parent=_fixed(np.where(parents >= 0, back[parents], -1)),
         )
 
     def weights(self, alpha: float = 0.0, beta: float = 1.0) -> NDArray[np.float64]:
@@ -304,6 +308,13 @@ class PartitionTree:
 
     def __repr__(self) -> str:
         return f"PartitionTree({self.n_leaves} leaves, {self.n_levels} levels, {self.n_folders} folders)"
+
+
+def _fixed(x: NDArray[Any]) -> IntArray:
+    """A read-only int32 copy."""
+    out = x.astype(np.int32)
+    out.flags.writeable = False
+    return out
 
 
 def _canonical(row: NDArray[Any]) -> IntArray:

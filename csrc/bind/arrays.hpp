@@ -52,4 +52,4 @@ void register_pairwise(py::module_& m);
 void register_trees(py::module_& m);
 void register_haar(py::module_& m);
 
-}    // namespace pyattnorg::bind
+}  // namespace pyattnorg::bind

@@ -54,7 +54,7 @@ void define(py::module_& m) {
     m.def("norms", &norms<T>, "x"_a.noconvert(), "threads"_a);
 }
 
-}    // namespace
+}  // namespace
 
 void register_haar(py::module_& m) {
     using namespace py::literals;
@@ -64,4 +64,4 @@ void register_haar(py::module_& m) {
     define<double>(m);
 }
 
-}    // namespace pyattnorg::bind
+}  // namespace pyattnorg::bind

@@ -20,7 +20,7 @@ void pairwise(const py::array_t<T>& x, const std::optional<Dense<T>>& weights, c
     const Term which = term == "l1" ? Term::l1 : term == "squares" ? Term::squares : Term::products;
     const T* w = weights ? weights->data() : nullptr;
     T* to = out.mutable_data();
-    const py::gil_scoped_release release;    // no Python object is touched below, but for signals, which take it back
+    const py::gil_scoped_release release;  // no Python object is touched below, but for signals, which take it back
     cpu::pairwise(points, w, which, split, to, threads, signals());
 }
 
@@ -44,7 +44,7 @@ void define(py::module_& m) {
     m.def("tree_emd", &tree_emd<T>, "x"_a.noconvert(), "a"_a, "b"_a, "out"_a.noconvert(), "threads"_a);
 }
 
-}    // namespace
+}  // namespace
 
 void register_pairwise(py::module_& m) {
     using namespace py::literals;
@@ -56,4 +56,4 @@ void register_pairwise(py::module_& m) {
     define<double>(m);
 }
 
-}    // namespace pyattnorg::bind
+}  // namespace pyattnorg::bind

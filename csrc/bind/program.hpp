@@ -41,4 +41,4 @@ struct Program {
     }
 };
 
-}    // namespace pyattnorg::bind
+}  // namespace pyattnorg::bind

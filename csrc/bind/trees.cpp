@@ -37,6 +37,22 @@ Dense<std::int32_t> flexible_tree(const Dense<double>& phi, const Dense<double>&
     return out;
 }
 
+void krylov(const Dense<double>& s, Dense<double> basis, std::int64_t known, std::int64_t have, std::int64_t want,
+            Dense<double> projected, Dense<double> residual, int threads) {
+    require(s.ndim() == 2 && basis.ndim() == 2 && projected.ndim() == 2, "matrices expected");
+    const std::int64_t n = s.shape(0), limit = projected.shape(1);
+    require(s.shape(1) == n && basis.shape(1) == n && basis.shape(0) >= want && want <= n, "shapes do not fit");
+    require(projected.shape(0) >= want && limit >= want, "projected is too small");
+    require(residual.size() == cpu::krylov_vectors * cpu::krylov_vectors, "residual has the wrong size");
+    require(known >= 0 && have >= known && want > known && want >= have, "known <= have <= want must hold");
+    require((want - known) % cpu::krylov_vectors == 0 && (have - known) % cpu::krylov_vectors == 0,
+            "blocks must be whole");
+    const double* matrix = s.data();
+    double *vectors = basis.mutable_data(), *h = projected.mutable_data(), *rest = residual.mutable_data();
+    const py::gil_scoped_release release;
+    cpu::krylov(matrix, n, vectors, known, have, want, h, limit, rest, threads, signals());
+}
+
 template <class T>
 T median(const Dense<T>& values) {
     require(values.size() > 0, "values must not be empty");
@@ -53,13 +69,16 @@ void define(py::module_& m) {
     m.def("median", &median<T>, "values"_a.noconvert());
 }
 
-}    // namespace
+}  // namespace
 
 void register_trees(py::module_& m) {
     using namespace py::literals;
     define<float>(m);
     define<double>(m);
+    m.def("krylov", &krylov, "s"_a.noconvert(), "basis"_a.noconvert(), "known"_a, "have"_a, "want"_a,
+          "projected"_a.noconvert(), "residual"_a.noconvert(), "threads"_a);
+    m.attr("krylov_vectors") = cpu::krylov_vectors;
     m.def("flexible_tree", &flexible_tree, "phi"_a, "rate"_a, "constant"_a, "threads"_a);
 }
 
-}    // namespace pyattnorg::bind
+}  // namespace pyattnorg::bind

@@ -1,7 +1,9 @@
 #include "features.hpp"
 
 #include <algorithm>
+#include <cmath>
 
+#include "../math/term.hpp"
 #include "parallel.hpp"
 
 namespace pyattnorg::cpu {
@@ -12,15 +14,15 @@ constexpr std::int64_t sampled_points = 16;
 constexpr std::int64_t cells_per_task = 4096;
 
 // centre[a * n_b + b] = mean of x[p, a, b] over the sampled points p.
-template <class T>
-void sample_mean(const Strided3<T>& x, std::vector<T>& centre, int threads) {
+template <class T, class Value>
+void sample_mean(const Strided3<Value>& x, std::vector<T>& centre, int threads) {
     const std::int64_t n = x.shape[0], n_b = x.shape[2], cells = x.shape[1] * n_b;
     const std::int64_t sampled = std::min(n, sampled_points);
     centre.resize(static_cast<std::size_t>(cells));
     parallel_for((cells + cells_per_task - 1) / cells_per_task, threads, [&](std::int64_t task) {
         const std::int64_t end = std::min(cells, (task + 1) * cells_per_task);
         for (std::int64_t cell = task * cells_per_task; cell < end; ++cell) {
-            const T* at = x.data + cell / n_b * x.stride[1] + cell % n_b * x.stride[2];
+            const Value* at = x.data + cell / n_b * x.stride[1] + cell % n_b * x.stride[2];
             double sum = 0;
             for (std::int64_t s = 0; s < sampled; ++s) sum += static_cast<double>(at[s * n / sampled * x.stride[0]]);
             centre[static_cast<std::size_t>(cell)] = static_cast<T>(sum / static_cast<double>(sampled));
@@ -29,30 +31,68 @@ void sample_mean(const Strided3<T>& x, std::vector<T>& centre, int threads) {
 }
 
 // Lanes beyond the last point repeat it; what is computed for them is never read.
-template <class T>
-BlockSource<T> block_source(const T* data, std::int64_t points, std::int64_t point_stride, std::int64_t stride_a,
-                            std::int64_t stride_b, std::int64_t block) {
-    BlockSource<T> source{{}, stride_a, stride_b};
+template <class T, class Value>
+BlockSource<T, Value> block_source(const Value* data, std::int64_t points, std::int64_t point_stride,
+                                   std::int64_t stride_a, std::int64_t stride_b, std::int64_t block) {
+    const bool whole = (block + 1) * lanes<T> <= points;
+    BlockSource<T, Value> source{{}, stride_a, stride_b, whole && point_stride == 1};
     for (std::int64_t l = 0; l < lanes<T>; ++l)
         source.row[l] = data + std::min(block * lanes<T> + l, points - 1) * point_stride;
     return source;
 }
 
 template <class T>
-Program<T> with_scales(const TreeProgram& p, std::vector<T>& scales) {
+Program<T> with_scales(const TreeProgram& p, std::vector<T>& scales, std::vector<T>& leaf_scales) {
     scales.resize(static_cast<std::size_t>(p.n_steps));
     std::transform(p.scale, p.scale + p.n_steps, scales.begin(), [](double s) { return static_cast<T>(s); });
-    return {p.n_steps, p.n_leaves, p.n_slots, p.leaf, p.slot, p.add, scales.data()};
+    leaf_scales.resize(static_cast<std::size_t>(p.n_leaves));
+    std::vector<double> above(static_cast<std::size_t>(p.n_slots));  // backwards, parents come before their children
+    for (std::int64_t s = p.n_steps - 1; s >= 0; --s) {
+        const auto slot = static_cast<std::size_t>(p.slot[s]);
+        above[slot] = p.scale[s] + (p.add[s] ? above[slot - 1] : s == p.n_steps - 1 ? 0 : above[slot]);
+        if (p.leaf[s] >= 0) leaf_scales[static_cast<std::size_t>(p.leaf[s])] = static_cast<T>(above[slot]);
+    }
+    return {p.n_steps, p.n_leaves, p.n_slots, p.leaf, p.slot, p.add, scales.data(), leaf_scales.data()};
 }
 
-}    // namespace
+// How unevenly weight lies on folders, on all or on those that hold one leaf, whichever is worse: 1 if one folder has
+// all of it, 1 / sqrt(folders) if all have the same.
+double concentration(const TreeProgram& p) {
+    struct Sums {
+        double weights = 0, squares = 0;
+        double share() const { return weights > 0 ? std::sqrt(squares) / weights : 0; }
+    };
+    const auto slots = static_cast<std::size_t>(p.n_slots);
+    std::vector<double> size(slots);
+    Sums all;
+    for (std::int64_t s = 0; s < p.n_steps; ++s) {
+        const auto slot = static_cast<std::size_t>(p.slot[s]);
+        if (p.leaf[s] >= 0) size[slot] = 1;
+        const double weight = p.scale[s] * size[slot];
+        all.weights += weight;
+        all.squares += weight * weight;
+        if (p.add[s]) size[slot - 1] += size[slot];
+    }
+    double worst = all.share();
+    std::vector<Sums> above(slots);
+    for (std::int64_t s = p.n_steps - 1; s >= 0; --s) {
+        const auto slot = static_cast<std::size_t>(p.slot[s]);
+        if (p.add[s]) above[slot] = above[slot - 1];
+        above[slot].weights += p.scale[s];
+        above[slot].squares += p.scale[s] * p.scale[s];
+        if (p.leaf[s] >= 0) worst = std::max(worst, above[slot].share());
+    }
+    return worst;
+}
+
+}  // namespace
 
 template <class T>
 void DenseFeatures<T>::restart(bool centred, int threads) {
     centred_ = centred;
     begin_ = end_ = 0;
     if (centred)
-        sample_mean<T>({x_.data, {x_.shape[0], 1, x_.shape[1]}, {x_.stride[0], 0, x_.stride[1]}}, centre_, threads);
+        sample_mean<T, T>({x_.data, {x_.shape[0], 1, x_.shape[1]}, {x_.stride[0], 0, x_.stride[1]}}, centre_, threads);
 }
 
 template <class T>
@@ -64,28 +104,30 @@ std::int64_t DenseFeatures<T>::advance(std::int64_t room) {
 
 template <class T>
 void DenseFeatures<T>::make(std::int64_t block, T* out) {
-    const auto source = block_source(x_.data, x_.shape[0], x_.stride[0], std::int64_t{0}, x_.stride[1], block);
+    const auto source = block_source<T>(x_.data, x_.shape[0], x_.stride[0], std::int64_t{0}, x_.stride[1], block);
     loops<T>().dense_features(source, begin_, end_, centred_ ? centre_.data() : nullptr, centred_ ? weights_ : nullptr,
                               out);
 }
 
-template <class T>
-TreeFeatures<T>::TreeFeatures(const Strided3<T>& x, const TreeProgram& a, const TreeProgram& b)
-    : x_(x), a_(with_scales(a, scale_a_)), b_(with_scales(b, scale_b_)) {
+template <class T, class Value>
+TreeFeatures<T, Value>::TreeFeatures(const Strided3<Value>& x, const TreeProgram& a, const TreeProgram& b)
+    : x_(x), a_(with_scales(a, scale_a_, leaf_scale_a_)), b_(with_scales(b, scale_b_, leaf_scale_b_)) {
+    doubt_ = math::doubt_per_mass<T>(concentration(a) * concentration(b));
     for (const T s : scale_b_) emitted_by_b_ += s != T(0);
 }
 
-template <class T>
-void TreeFeatures<T>::restart(bool centred, int threads) {
+template <class T, class Value>
+void TreeFeatures<T, Value>::restart(bool centred, int threads) {
     centred_ = centred;
     begin_ = end_ = 0;
     const std::int64_t blocks = (x_.shape[0] + lanes<T> - 1) / lanes<T>;
     slots_.resize(static_cast<std::size_t>(blocks * a_.n_slots * b_.n_leaves * lanes<T>));
+    masses_.assign(static_cast<std::size_t>(blocks * lanes<T>), 0.0);
     if (centred) sample_mean(x_, centre_, threads);
 }
 
-template <class T>
-std::int64_t TreeFeatures<T>::advance(std::int64_t room) {
+template <class T, class Value>
+std::int64_t TreeFeatures<T, Value>::advance(std::int64_t room) {
     begin_ = end_;
     std::int64_t features = 0;
     for (; end_ < a_.n_steps; ++end_) {
@@ -96,18 +138,29 @@ std::int64_t TreeFeatures<T>::advance(std::int64_t room) {
     return features;
 }
 
-template <class T>
-void TreeFeatures<T>::make(std::int64_t block, T* out) {
-    const auto source = block_source(x_.data, x_.shape[0], x_.stride[0], x_.stride[1], x_.stride[2], block);
+template <class T, class Value>
+void TreeFeatures<T, Value>::make(std::int64_t block, T* out) {
+    const auto source = block_source<T>(x_.data, x_.shape[0], x_.stride[0], x_.stride[1], x_.stride[2], block);
     std::vector<T> inner(static_cast<std::size_t>(b_.n_slots * lanes<T>));
     T* slots = slots_.data() + block * a_.n_slots * b_.n_leaves * lanes<T>;
-    loops<T>().tree_features(source, a_, b_, begin_, end_, centred_ ? centre_.data() : nullptr, slots, inner.data(),
-                             out);
+    const T* centre = centred_ ? centre_.data() : nullptr;
+    if constexpr (sizeof(Value) == sizeof(T))
+        loops<T>().tree_features(source, a_, b_, begin_, end_, centre, slots, inner.data(),
+                                 masses_.data() + block * lanes<T>, out);
+    else
+        loops<T>().tree_features_of_float(source, a_, b_, begin_, end_, centre, slots, inner.data(),
+                                          masses_.data() + block * lanes<T>, out);
+}
+
+template <class T, class Value>
+double TreeFeatures<T, Value>::doubt(std::int64_t p) const {
+    return doubt_ * masses_[static_cast<std::size_t>(p)];
 }
 
 template class DenseFeatures<float>;
 template class DenseFeatures<double>;
 template class TreeFeatures<float>;
 template class TreeFeatures<double>;
+template class TreeFeatures<double, float>;
 
-}    // namespace pyattnorg::cpu
+}  // namespace pyattnorg::cpu

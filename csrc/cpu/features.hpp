@@ -24,6 +24,8 @@ public:
     // Features of the run for one block, [features][lanes]. Every block is made once a run, by any thread; a block
     // that is left out of a run is left out of all until the restart.
     virtual void make(std::int64_t block, T* out) = 0;
+    // After a centred pass: distances below doubt(p) + doubt(q) may have lost digits while features were made.
+    virtual double doubt(std::int64_t) const { return 0; }
     // Weights of the run's features where `make` leaves them out (uncentred dense features), else null.
     virtual const T* weights() const { return nullptr; }
 };
@@ -49,25 +51,28 @@ private:
 };
 
 // The features are the weighted averages of x over the folders of a times the folders of b (method 2.6).
-template <class T>
+template <class T, class Value = T>
 class TreeFeatures final : public Features<T> {
 public:
-    TreeFeatures(const Strided3<T>& x, const TreeProgram& a, const TreeProgram& b);
+    TreeFeatures(const Strided3<Value>& x, const TreeProgram& a, const TreeProgram& b);
     std::int64_t points() const override { return x_.shape[0]; }
     std::int64_t least_room() const override { return emitted_by_b_; }
     void restart(bool centred, int threads) override;
     std::int64_t advance(std::int64_t room) override;
     void make(std::int64_t block, T* out) override;
+    double doubt(std::int64_t p) const override;
 
 private:
-    Strided3<T> x_;
-    std::vector<T> scale_a_, scale_b_;
+    Strided3<Value> x_;
+    std::vector<T> scale_a_, scale_b_, leaf_scale_a_, leaf_scale_b_;
     Program<T> a_, b_;
     std::int64_t emitted_by_b_ = 0;
     std::vector<T> centre_;
-    std::vector<T> slots_;    // [blocks][a.n_slots][b.n_leaves][lanes]
+    std::vector<double> masses_;  // [blocks][lanes]
+    double doubt_ = 0;            // per mass
+    std::vector<T> slots_;        // [blocks][a.n_slots][b.n_leaves][lanes]
     bool centred_ = false;
     std::int64_t begin_ = 0, end_ = 0;
 };
 
-}    // namespace pyattnorg::cpu
+}  // namespace pyattnorg::cpu

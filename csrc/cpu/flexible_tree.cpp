@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "../kernels.hpp"
+#include "isa.hpp"
 #include "parallel.hpp"
 
 namespace pyattnorg::cpu {
@@ -15,7 +16,7 @@ T median(T* values, std::int64_t n) {
     std::nth_element(values, middle, values + n);
     if (n % 2) return *middle;
     const T below = *std::max_element(values, middle);
-    return below + (*middle - below) / 2;    // keeps inf out of (inf - inf): see the caller
+    return below + (*middle - below) / 2;  // keeps inf out of (inf - inf): see the caller
 }
 
 template float median(float*, std::int64_t);
@@ -55,20 +56,8 @@ void mean_distances(const std::vector<double>& coordinates, std::int64_t m, cons
                 coordinates[static_cast<std::size_t>(in.points[static_cast<std::size_t>(p)] * m + k)];
     parallel_for(c, threads, [&](std::int64_t a) {
         const std::int64_t a0 = in.start[static_cast<std::size_t>(a)], a1 = in.start[static_cast<std::size_t>(a + 1)];
-        std::vector<double> squares(static_cast<std::size_t>(n)), sums(static_cast<std::size_t>(n), 0.0);
-        for (std::int64_t x = a0; x < a1; ++x) {
-            std::fill(squares.begin(), squares.end(), 0.0);
-            for (std::int64_t k = 0; k < m; ++k) {
-                const double* axis = by_axis.data() + k * n;
-                const double at = axis[x];
-                for (std::int64_t y = a1; y < n; ++y) {
-                    const double d = axis[y] - at;
-                    squares[static_cast<std::size_t>(y)] += d * d;
-                }
-            }
-            for (std::int64_t y = a1; y < n; ++y)
-                sums[static_cast<std::size_t>(y)] += std::sqrt(squares[static_cast<std::size_t>(y)]);
-        }
+        std::vector<double> sums(static_cast<std::size_t>(n), 0.0);
+        for (std::int64_t x = a0; x < a1; ++x) loops<double>().distances(by_axis.data(), n, m, x, a1, n, sums.data());
         for (std::int64_t b = a + 1; b < c; ++b) {
             const std::int64_t b0 = in.start[static_cast<std::size_t>(b)],
                                b1 = in.start[static_cast<std::size_t>(b + 1)];
@@ -125,7 +114,7 @@ Labels join(std::vector<double>& distances, std::int64_t c, double constant) {
         if (s > 1 && !(distances[a * n + b] < std::ldexp(penalty, 1 - s))) {
             distances[a * n + b] = infinite;
             find_nearest(a);
-            if (key[a] == infinite) retired[a] = 1;    // refused by everyone: it stays alone
+            if (key[a] == infinite) retired[a] = 1;  // refused by everyone: it stays alone
             continue;
         }
         for (const std::int32_t member : group[target])
@@ -144,7 +133,7 @@ Labels join(std::vector<double>& distances, std::int64_t c, double constant) {
     return labels;
 }
 
-}    // namespace
+}  // namespace
 
 std::vector<Labels> flexible_tree(const double* phi, const double* rate, std::int64_t n, std::int64_t m,
                                   double constant, int threads, const Poll& poll) {
@@ -173,4 +162,4 @@ std::vector<Labels> flexible_tree(const double* phi, const double* rate, std::in
     return levels;
 }
 
-}    // namespace pyattnorg::cpu
+}  // namespace pyattnorg::cpu

@@ -13,7 +13,7 @@
 namespace pyattnorg::cpu {
 namespace {
 
-constexpr std::int64_t buffer_bytes = 256 * 1024;    // a share of a core's second-level cache
+constexpr std::int64_t buffer_bytes = 256 * 1024;  // a share of a core's second-level cache
 
 // Fibres number outer * inner; fibre f starts at (f / inner) n inner + f % inner and steps by inner.
 template <class T>
@@ -26,7 +26,7 @@ struct Layout {
 // `rows` maps leaf i to buffer row rows[i] (null: i).
 template <class T, bool reading>
 void move(T* array, T* buffer, const Layout<T>& at, std::int64_t f0, std::int64_t width, const std::int32_t* rows) {
-    const bool together = f0 / at.inner == (f0 + width - 1) / at.inner;    // all in one run of `inner`
+    const bool together = f0 / at.inner == (f0 + width - 1) / at.inner;  // all in one run of `inner`
     for (std::int64_t i0 = 0; i0 < at.n; i0 += lanes<T>) {
         const std::int64_t i1 = std::min(at.n, i0 + lanes<T>);
         if (together) {
@@ -37,7 +37,7 @@ void move(T* array, T* buffer, const Layout<T>& at, std::int64_t f0, std::int64_
             }
             continue;
         }
-        for (std::int64_t f = 0; f < width; ++f) {    // a line of cells at a time, so that each is touched once
+        for (std::int64_t f = 0; f < width; ++f) {  // a line of cells at a time, so that each is touched once
             T* cells = array + at.start(f0 + f);
             for (std::int64_t i = i0; i < i1; ++i) {
                 T& row = buffer[(rows ? rows[i] : i) * width + f];
@@ -50,7 +50,7 @@ void move(T* array, T* buffer, const Layout<T>& at, std::int64_t f0, std::int64_
     }
 }
 
-}    // namespace
+}  // namespace
 
 template <class T>
 void haar(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, const HaarStep* steps,
@@ -86,4 +86,4 @@ template void haar(const float*, std::int64_t, std::int64_t, std::int64_t, const
 template void haar(const double*, std::int64_t, std::int64_t, std::int64_t, const HaarStep*, const std::int32_t*, bool,
                    double*, int);
 
-}    // namespace pyattnorg::cpu
+}  // namespace pyattnorg::cpu

@@ -10,16 +10,16 @@ namespace pyattnorg::cpu {
 namespace baseline {
 const Loops<float>& float_loops();
 const Loops<double>& double_loops();
-}    // namespace baseline
+}  // namespace baseline
 #ifdef PYATTNORG_X86
 namespace avx2 {
 const Loops<float>& float_loops();
 const Loops<double>& double_loops();
-}    // namespace avx2
+}  // namespace avx2
 namespace avx512 {
 const Loops<float>& float_loops();
 const Loops<double>& double_loops();
-}    // namespace avx512
+}  // namespace avx512
 #endif
 
 namespace {
@@ -61,7 +61,7 @@ const Set& current() {
     return sets().back();
 }
 
-}    // namespace
+}  // namespace
 
 template <>
 const Loops<float>& loops<float>() {
@@ -92,4 +92,4 @@ void use_instruction_set(const std::string& name) {
     throw std::invalid_argument("instruction set '" + name + "' does not run here");
 }
 
-}    // namespace pyattnorg::cpu
+}  // namespace pyattnorg::cpu

@@ -16,6 +16,9 @@ inline constexpr std::int64_t stretch = 64;
 // Most points that one tile sets against a block.
 inline constexpr int most_rows = 8;
 
+// Vectors that one pass over a matrix multiplies.
+inline constexpr int krylov_block = 4;
+
 enum class Tile { maxima, differences, squares, products };
 
 // A tree's program with its scales in the computing type (kernels.hpp explains the fields).
@@ -26,20 +29,22 @@ struct Program {
     const std::int32_t* slot;
     const std::uint8_t* add;
     const T* scale;
+    const T* leaf_scale;  // [n_leaves], sum of the scales of the folders that hold a leaf
 };
 
-// Where the values of one block come from: lane l of (a, b) is at row[l][a * stride_a + b * stride_b]. Lanes are a
-// constant stride apart, but for those beyond the last point, which repeat it.
-template <class T>
+// Where the values of one block come from: lane l of (a, b) is at row[l][a * stride_a + b * stride_b]. The values may
+// be narrower than the type T that is computed in.
+template <class T, class Value = T>
 struct BlockSource {
-    const T* row[lanes<T>];
+    const Value* row[lanes<T>];
     std::int64_t stride_a, stride_b;
+    bool neighbours;  // row[l] is row[0] + l
 };
 
 template <class T>
 struct Loops {
     const char* name;
-    int rows;    // points a tile takes at once
+    int rows;  // points a tile takes at once
 
     // sums[r][lane] += sum over features f of term(left[f][lane], right[r][f * lanes]), r < rows.
     // Tile::maxima turns them into l1 sums with the points' own sums (math/term.hpp).
@@ -52,11 +57,23 @@ struct Loops {
 
     // Steps s0 <= s < s1 of the program over a; each folder emits the features of the program over b.
     // slots [a.n_slots][b.n_leaves][lanes] lives from call to call; inner [b.n_slots][lanes] is scratch.
+    // masses[lane] += the features that |x - centre| would have, summed.
     void (*tree_features)(const BlockSource<T>& x, const Program<T>& a, const Program<T>& b, std::int64_t s0,
-                          std::int64_t s1, const T* centre, T* slots, T* inner, T* out);
+                          std::int64_t s1, const T* centre, T* slots, T* inner, double* masses, T* out);
+    void (*tree_features_of_float)(const BlockSource<T, float>& x, const Program<T>& a, const Program<T>& b,
+                                   std::int64_t s0, std::int64_t s1, const T* centre, T* slots, T* inner,
+                                   double* masses, T* out);
 
-    // Per panel of features: sums[panel][lane] in the order of the tiles, and norms[lane] += sum of |x|.
+    // Per panel of features: sums[panel][lane] in the order of the tiles; norms[lane] += sum of |x|, and
+    // norms[lanes + lane] += the square of that sum.
     void (*row_sums)(const T* features, std::int64_t n, double* sums, double* norms);
+
+    // sums[y] += distance of x to y for begin <= y < end; coordinates [m][n].
+    void (*distances)(const T* coordinates, std::int64_t n, std::int64_t m, std::int64_t x, std::int64_t begin,
+                      std::int64_t end, T* sums);
+
+    // out[r] = row . vectors[r], for `krylov_block` vectors of length n that are `stride` apart.
+    void (*products)(const T* row, const T* vectors, std::int64_t stride, std::int64_t n, T* out);
 
     // Applies rotations to rows of `width` numbers: rows are slots (kernels.hpp, HaarStep).
     void (*rotate)(T* rows, std::int64_t width, const std::int32_t* left, const std::int32_t* right, const T* major,
@@ -66,4 +83,4 @@ struct Loops {
 template <class T>
 const Loops<T>& loops();
 
-}    // namespace pyattnorg::cpu
+}  // namespace pyattnorg::cpu

@@ -150,28 +150,28 @@ struct Row {
 };
 
 // out[k][lane] = x.row[lane][at + k stride] - centre[k] for k < n.
-template <class T>
-void load_lanes(const BlockSource<T>& x, std::int64_t at, std::int64_t stride, std::int64_t n, const T* centre,
+template <class T, class Value>
+void load_lanes(const BlockSource<T, Value>& x, std::int64_t at, std::int64_t stride, std::int64_t n, const T* centre,
                 T* out) {
     constexpr int L = static_cast<int>(lanes<T>), W = width<T>;
     std::int64_t k = 0;
-    if (stride == 1)    // rows of memory become rows of lanes: square blocks are transposed in registers
-        for (; k + W <= n; k += W)
-            for (int l = 0; l < L; l += W) {
-                Vector<T> rows[W];
+    if constexpr (sizeof(Value) == sizeof(T))
+        if (stride == 1)  // rows of memory become rows of lanes: square blocks are transposed in registers
+            for (; k + W <= n; k += W)
+                for (int l = 0; l < L; l += W) {
+                    Vector<T> rows[W];
 #pragma GCC unroll 16
-                for (int i = 0; i < W; ++i) rows[i] = load(x.row[l + i] + at + k);
-                transpose<T>(rows);
+                    for (int i = 0; i < W; ++i) rows[i] = load(x.row[l + i] + at + k);
+                    transpose<T>(rows);
 #pragma GCC unroll 16
-                for (int i = 0; i < W; ++i)
-                    store(out + (k + i) * L + l, centre ? rows[i] - broadcast(centre[k + i]) : rows[i]);
-            }
-    const bool neighbours = x.row[0] + (L - 1) == x.row[L - 1];    // lanes are a constant stride apart (isa.hpp)
+                    for (int i = 0; i < W; ++i)
+                        store(out + (k + i) * L + l, centre ? rows[i] - broadcast(centre[k + i]) : rows[i]);
+                }
     for (; k < n; ++k) {
+        const Value* first = x.row[0] + at + k * stride;
         T cells[L];
-        if (!neighbours)
-            for (int l = 0; l < L; ++l) cells[l] = x.row[l][at + k * stride];
-        Row<T>::at(neighbours ? x.row[0] + at + k * stride : cells).minus(centre ? centre[k] : T(0)).to(out + k * L);
+        for (int l = 0; l < L; ++l) cells[l] = x.neighbours ? first[l] : x.row[l][at + k * stride];
+        Row<T>::at(cells).minus(centre ? centre[k] : T(0)).to(out + k * L);
     }
 }
 
@@ -193,9 +193,9 @@ inline T* emit_folder(const T* values, T factor, const Program<T>& b, T* inner, 
     for (std::int64_t s = 0; s < b.n_steps; ++s) {
         T* slot = inner + b.slot[s] * lanes<T>;
         const Row<T> value = Row<T>::at(b.leaf[s] >= 0 ? values + b.leaf[s] * lanes<T> : slot);
-        if (const T scale = factor * b.scale[s]; scale != T(0)) {
+        if (b.scale[s] != T(0)) {
             Row<T> feature = value;
-            feature *= scale;
+            feature *= factor * b.scale[s];
             feature.to(out);
             out += lanes<T>;
         }
@@ -210,15 +210,25 @@ inline T* emit_folder(const T* values, T factor, const Program<T>& b, T* inner, 
     return out;
 }
 
-template <class T>
-void tree_features(const BlockSource<T>& x, const Program<T>& a, const Program<T>& b, std::int64_t s0, std::int64_t s1,
-                   const T* centre, T* slots, T* inner, T* out) {
+template <class T, class Value>
+void tree_features(const BlockSource<T, Value>& x, const Program<T>& a, const Program<T>& b, std::int64_t s0,
+                   std::int64_t s1, const T* centre, T* slots, T* inner, double* masses, T* out) {
     const std::int64_t slab = b.n_leaves * lanes<T>;
     for (std::int64_t s = s0; s < s1; ++s) {
         T* values = slots + a.slot[s] * slab;
-        if (const std::int64_t leaf = a.leaf[s]; leaf >= 0)
+        if (const std::int64_t leaf = a.leaf[s]; leaf >= 0) {
             load_lanes(x, leaf * x.stride_a, x.stride_b, b.n_leaves, centre ? centre + leaf * b.n_leaves : nullptr,
                        values);
+            Row<T> mass = {};
+            for (std::int64_t k = 0; k < b.n_leaves; ++k) {
+                Row<T> cell = Row<T>::at(values + k * lanes<T>).magnitudes();
+                cell *= a.leaf_scale[leaf] * b.leaf_scale[k];
+                mass += cell;
+            }
+            T sum[lanes<T>];
+            mass.to(sum);
+            for (int l = 0; l < lanes<T>; ++l) masses[l] += static_cast<double>(sum[l]);
+        }
         if (a.scale[s] != T(0)) out = emit_folder(values, a.scale[s], b, inner, out);
         if (a.add[s])
             for (std::int64_t i = 0; i < slab; i += lanes<T>) {
@@ -235,7 +245,7 @@ void row_sums(const T* features, std::int64_t n, double* sums, double* norms) {
     for (std::int64_t p0 = 0; p0 < n; p0 += panel_features, sums += L) {
         const std::int64_t p1 = p0 + panel_features < n ? p0 + panel_features : n;
         Row<T> total = {}, norm = {};
-        for (std::int64_t f0 = p0; f0 < p1; f0 += stretch) {    // the order of the tiles: equal points get exactly 0
+        for (std::int64_t f0 = p0; f0 < p1; f0 += stretch) {  // the order of the tiles: equal points get exactly 0
             const std::int64_t f1 = f0 + stretch < p1 ? f0 + stretch : p1;
             Row<T> sum = {};
             for (std::int64_t f = f0; f < f1; ++f) {
@@ -250,8 +260,62 @@ void row_sums(const T* features, std::int64_t n, double* sums, double* norms) {
         norm.to(magnitudes);
         for (int l = 0; l < L; ++l) {
             sums[l] = static_cast<double>(out[l]);
-            norms[l] += static_cast<double>(magnitudes[l]);
+            const double sum = static_cast<double>(magnitudes[l]);
+            norms[l] += sum;
+            norms[L + l] += sum * sum;
         }
+    }
+}
+
+template <class T>
+void distances(const T* coordinates, std::int64_t n, std::int64_t m, std::int64_t x, std::int64_t begin,
+               std::int64_t end, T* sums) {
+    constexpr int W = width<T>, U = 4;
+    std::int64_t y = begin;
+    for (; y + U * W <= end; y += U * W) {
+        Vector<T> squares[U] = {};
+        for (std::int64_t k = 0; k < m; ++k) {
+            const Vector<T> at = broadcast(coordinates[k * n + x]);
+#pragma GCC unroll 4
+            for (int u = 0; u < U; ++u) {
+                const Vector<T> d = load(coordinates + k * n + y + u * W) - at;
+                squares[u] += d * d;
+            }
+        }
+        for (int u = 0; u < U; ++u) {
+            T root[W], *to = sums + y + u * W;
+            store(root, squares[u]);
+            for (int w = 0; w < W; ++w) to[w] += math::square_root(root[w]);
+        }
+    }
+    for (; y < end; ++y) {
+        T square = 0;
+        for (std::int64_t k = 0; k < m; ++k) {
+            const T d = coordinates[k * n + y] - coordinates[k * n + x];
+            square += d * d;
+        }
+        sums[y] += math::square_root(square);
+    }
+}
+
+template <class T>
+void products(const T* row, const T* vectors, std::int64_t stride, std::int64_t n, T* out) {
+    constexpr int W = width<T>, U = 2;
+    Vector<T> acc[krylov_block][U] = {};
+    std::int64_t j = 0;
+    for (; j + U * W <= n; j += U * W)
+#pragma GCC unroll 2
+        for (int u = 0; u < U; ++u) {
+            const Vector<T> a = load(row + j + u * W);
+#pragma GCC unroll 4
+            for (int r = 0; r < krylov_block; ++r) acc[r][u] += a * load(vectors + r * stride + j + u * W);
+        }
+    for (int r = 0; r < krylov_block; ++r) {
+        T lane[W], sum = 0;
+        store(lane, acc[r][0] + acc[r][1]);
+        for (int w = 0; w < W; ++w) sum += lane[w];
+        for (std::int64_t i = j; i < n; ++i) sum += row[i] * vectors[r * stride + i];
+        out[r] = sum;
     }
 }
 
@@ -271,10 +335,10 @@ void rotate(T* rows, std::int64_t width, const std::int32_t* left, const std::in
 }
 
 template <class T>
-constexpr Loops<T> table{PYATTNORG_ISA_NAME, PYATTNORG_ROWS, tile<T>,  dense_features<T>,
-                         tree_features<T>,   row_sums<T>,    rotate<T>};
+constexpr Loops<T> table{PYATTNORG_ISA_NAME,      PYATTNORG_ROWS, tile<T>,      dense_features<T>, tree_features<T, T>,
+                         tree_features<T, float>, row_sums<T>,    distances<T>, products<T>,       rotate<T>};
 
-}    // namespace
+}  // namespace
 
 const Loops<float>& float_loops() {
     return table<float>;
@@ -283,4 +347,4 @@ const Loops<double>& double_loops() {
     return table<double>;
 }
 
-}    // namespace pyattnorg::cpu::PYATTNORG_ISA
+}  // namespace pyattnorg::cpu::PYATTNORG_ISA

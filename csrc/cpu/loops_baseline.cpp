@@ -3,7 +3,7 @@
 #define PYATTNORG_ISA_NAME "baseline"
 #define PYATTNORG_VECTOR_BYTES 16
 #if defined(__aarch64__)
-#define PYATTNORG_ROWS 5    // 32 registers
+#define PYATTNORG_ROWS 5  // 32 registers
 #else
 #define PYATTNORG_ROWS 2
 #endif

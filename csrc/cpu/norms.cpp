@@ -10,7 +10,7 @@ namespace pyattnorg::cpu {
 
 template <class T>
 void norms(const T* x, std::int64_t n, double* magnitudes, double* squares, int threads) {
-    constexpr std::int64_t chunk = 1 << 14, ways = 16;    // independent sums, so that they vectorise
+    constexpr std::int64_t chunk = 1 << 14, ways = 16;  // independent sums, so that they vectorise
     const std::int64_t chunks = (n + chunk - 1) / chunk;
     std::vector<double> l1(static_cast<std::size_t>(chunks)), l2(static_cast<std::size_t>(chunks));
     parallel_for(chunks, threads, [&](std::int64_t c) {
@@ -43,4 +43,4 @@ void norms(const T* x, std::int64_t n, double* magnitudes, double* squares, int 
 template void norms(const float*, std::int64_t, double*, double*, int);
 template void norms(const double*, std::int64_t, double*, double*, int);
 
-}    // namespace pyattnorg::cpu
+}  // namespace pyattnorg::cpu

@@ -9,8 +9,11 @@
 // split into units and tiles changes no bit.
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "../math/term.hpp"
 #include "features.hpp"
@@ -53,10 +56,11 @@ struct Unit {
     std::int64_t column(std::int64_t c) const { return columns ? columns[c] : begin + c; }
 };
 
-template <class T>
+// Sums in T, into an array of Out.
+template <class T, class Out>
 class Summation {
 public:
-    Summation(Features<T>& features, const Pairs& pairs, T* out, int threads, const Poll& poll)
+    Summation(Features<T>& features, const Pairs& pairs, Out* out, int threads, const Poll& poll)
         : features_(features),
           pairs_(pairs),
           out_(out),
@@ -68,10 +72,10 @@ public:
         room_ = std::clamp(fits / panel_features * panel_features, panel_features, most_room);
         room_ = std::max(room_, features.least_room());
         panels_ = (room_ + panel_features - 1) / panel_features;
-        block_stride_ = (room_ + 1) * lanes<T>;    // never a power of two: blocks must not share cache sets
+        block_stride_ = (room_ + 1) * lanes<T>;  // never a power of two: blocks must not share cache sets
         values_ = aligned<T>(blocks_ * block_stride_);
         sums_ = aligned<double>(blocks_ * panels_ * lanes<T>);
-        norms_.assign(static_cast<std::size_t>(blocks_ * lanes<T>), 0.0);
+        norms_.assign(static_cast<std::size_t>(2 * blocks_ * lanes<T>), 0.0);
     }
 
     void all(Tile kind) {
@@ -79,38 +83,47 @@ public:
         pass(kind, units(), used);
     }
 
-    // After all(Tile::maxima): pairs whose distance is small against their norms, from differences.
-    void close_pairs() {
-        const double share = math::close_share(static_cast<double>(panels_summed_));
+    // After all(Tile::maxima): pairs whose distance is small against their norms, as (row, column), rows ascending.
+    std::vector<std::pair<std::int64_t, std::int64_t>> close_pairs() const {
+        std::vector<std::pair<std::int64_t, std::int64_t>> found;
+        const auto norm = [this](std::int64_t p, std::int64_t which) {
+            return norms_[static_cast<std::size_t>((p / lanes<T> * 2 + which) * lanes<T> + p % lanes<T>)];
+        };
+        for (std::int64_t i = 0; i < pairs_.rows; ++i)
+            for (std::int64_t j = pairs_.symmetric ? i + 1 : pairs_.first_column; j < n_; ++j)
+                if (static_cast<double>(out_[pairs_.at(i, j)]) <
+                    std::max(math::least_sure_distance<T>(norm(i, 0), norm(j, 0), norm(i, 1), norm(j, 1)),
+                             features_.doubt(i) + features_.doubt(j)))
+                    found.emplace_back(i, j);
+        return found;
+    }
+
+    // Sums some pairs anew, from differences.
+    void again(const std::vector<std::pair<std::int64_t, std::int64_t>>& some) {
         std::vector<std::int32_t> columns;
         std::vector<std::uint16_t> masks;
         std::vector<Unit> todo;
         std::vector<std::uint8_t> used(static_cast<std::size_t>(blocks_), 0);
-        for (std::int64_t block = 0; block * lanes<T> < pairs_.rows; ++block) {
-            const std::size_t begin = columns.size();
-            for (std::int64_t j = first_column(block); j < n_; ++j) {
-                std::uint16_t mask = 0;
-                for (std::int64_t l = 0; l < lanes<T>; ++l) {
-                    const std::int64_t i = block * lanes<T> + l;
-                    if (i == j || !pairs_.wanted(i, j)) continue;
-                    T& distance = out_[pairs_.at(i, j)];
-                    const double norm_i = norms_[static_cast<std::size_t>(i)];
-                    const double norm_j = norms_[static_cast<std::size_t>(j)];
-                    if (static_cast<double>(distance) >= share * (norm_i + norm_j)) continue;
-                    distance = T(0);
-                    mask = static_cast<std::uint16_t>(mask | 1u << l);
-                }
-                if (!mask) continue;
-                columns.push_back(static_cast<std::int32_t>(j));
-                masks.push_back(mask);
-                used[static_cast<std::size_t>(block)] = used[static_cast<std::size_t>(j / lanes<T>)] = 1;
+        for (auto begin = some.begin(); begin != some.end();) {
+            const std::int64_t block = begin->first / lanes<T>;
+            auto end = begin;
+            std::map<std::int64_t, unsigned> lanes_of;  // by column
+            for (; end != some.end() && end->first / lanes<T> == block; ++end) {
+                lanes_of[end->second] |= 1u << end->first % lanes<T>;
+                out_[pairs_.at(end->first, end->second)] = Out(0);
+                used[static_cast<std::size_t>(block)] = used[static_cast<std::size_t>(end->second / lanes<T>)] = 1;
             }
-            for (std::size_t c = begin; c < columns.size(); c += static_cast<std::size_t>(unit_columns_)) {
-                const auto count = std::min<std::int64_t>(unit_columns_, static_cast<std::int64_t>(columns.size() - c));
-                todo.push_back({block, static_cast<std::int64_t>(c), count});
+            begin = end;
+            const auto first = static_cast<std::int64_t>(columns.size());
+            for (const auto& [column, mask] : lanes_of) {
+                columns.push_back(static_cast<std::int32_t>(column));
+                masks.push_back(static_cast<std::uint16_t>(mask));
             }
+            const auto last = static_cast<std::int64_t>(columns.size());
+            constexpr std::int64_t together = 64;
+            for (std::int64_t c = first; c < last; c += together)
+                todo.push_back({block, c, std::min(together, last - c)});
         }
-        if (todo.empty()) return;
         for (Unit& unit : todo) {
             unit.columns = columns.data() + unit.begin;
             unit.mask = masks.data() + unit.begin;
@@ -143,17 +156,15 @@ private:
 
     void pass(Tile kind, const std::vector<Unit>& todo, const std::vector<std::uint8_t>& used) {
         features_.restart(kind == Tile::maxima, threads_);
-        panels_summed_ = 0;
         while (const std::int64_t n_features = features_.advance(room_)) {
             if (poll_) poll_();
-            panels_summed_ += (n_features + panel_features - 1) / panel_features;
             parallel_for(blocks_, threads_, [&](std::int64_t block) {
                 if (!used[static_cast<std::size_t>(block)]) return;
                 T* values = values_.get() + block * block_stride_;
                 features_.make(block, values);
                 if (kind == Tile::maxima)
                     loops<T>().row_sums(values, n_features, sums_.get() + block * panels_ * lanes<T>,
-                                        norms_.data() + block * lanes<T>);
+                                        norms_.data() + 2 * block * lanes<T>);
             });
             parallel_for(static_cast<std::int64_t>(todo.size()), threads_,
                          [&](std::int64_t u) { add(kind, todo[static_cast<std::size_t>(u)], n_features); });
@@ -185,52 +196,56 @@ private:
             for (std::int64_t l = 0; l < lanes<T>; ++l) {
                 const std::int64_t i = unit.block * lanes<T> + l, j = unit.column(c);
                 if (pairs_.wanted(i, j) && (!unit.mask || (unit.mask[c] >> l & 1)))
-                    out_[pairs_.at(i, j)] += static_cast<T>(sums[c * lanes<T> + l]);
+                    out_[pairs_.at(i, j)] += static_cast<Out>(sums[c * lanes<T> + l]);
             }
     }
 
     Features<T>& features_;
     Pairs pairs_;
-    T* out_;
+    Out* out_;
     int threads_;
     const Poll& poll_;
     std::int64_t n_, blocks_, room_ = 0, panels_ = 0, block_stride_ = 0, unit_columns_ = most_columns;
-    std::int64_t panels_summed_ = 0;
-    Aligned<T> values_;            // [blocks][room + 1][lanes]
-    Aligned<double> sums_;         // [blocks][panels][lanes]
-    std::vector<double> norms_;    // [blocks * lanes]
+    Aligned<T> values_;          // [blocks][room + 1][lanes]
+    Aligned<double> sums_;       // [blocks][panels][lanes]
+    std::vector<double> norms_;  // [blocks][2][lanes]
 };
 
-template <class T>
-void sum_pairs(Features<T>& features, Term term, std::int64_t split, T* out, int threads, const Poll& poll) {
-    const std::int64_t n = features.points();
-    const Pairs pairs{split ? split : n, split, n, split == 0};
-    std::fill_n(out, pairs.rows * (n - split), T(0));
-    Summation<T> sum(features, pairs, out, threads, poll);
-    if (term == Term::l1) {
-        sum.all(Tile::maxima);
-        if (pairs.symmetric)
-            for (std::int64_t i = 0; i < n; ++i) out[i * n + i] = T(0);
-        sum.close_pairs();
-    } else {
-        sum.all(term == Term::squares ? Tile::squares : Tile::products);
-    }
+// `exact` makes the features that close pairs are summed from.
+template <class T, class Exact>
+void sum_l1(Features<T>& features, Features<Exact>& exact, const Pairs& pairs, T* out, int threads, const Poll& poll) {
+    Summation<T, T> sum(features, pairs, out, threads, poll);
+    sum.all(Tile::maxima);
+    if (pairs.symmetric)
+        for (std::int64_t i = 0; i < pairs.n; ++i) out[pairs.at(i, i)] = T(0);
+    if (const auto close = sum.close_pairs(); !close.empty())
+        Summation<Exact, T>(exact, pairs, out, threads, poll).again(close);
     if (pairs.symmetric) sum.mirror();
 }
 
-}    // namespace
+}  // namespace
 
 template <class T>
 void pairwise(const Strided2<T>& x, const T* weights, Term term, std::int64_t split, T* out, int threads,
               const Poll& poll) {
     DenseFeatures<T> features(x, weights);
-    sum_pairs(features, term, split, out, threads, poll);
+    const std::int64_t n = x.shape[0];
+    const Pairs pairs{split ? split : n, split, n, split == 0};
+    std::fill_n(out, pairs.rows * (n - split), T(0));
+    if (term == Term::l1) return sum_l1(features, features, pairs, out, threads, poll);
+    Summation<T, T> sum(features, pairs, out, threads, poll);
+    sum.all(term == Term::squares ? Tile::squares : Tile::products);
+    if (pairs.symmetric) sum.mirror();
 }
 
+// Folder averages of points that lie close differ by less than floats resolve, so close pairs are summed in double.
 template <class T>
 void tree_emd(const Strided3<T>& x, const TreeProgram& a, const TreeProgram& b, T* out, int threads, const Poll& poll) {
     TreeFeatures<T> features(x, a, b);
-    sum_pairs(features, Term::l1, 0, out, threads, poll);
+    TreeFeatures<double, T> exact(x, a, b);
+    const std::int64_t n = x.shape[0];
+    std::fill_n(out, n * n, T(0));
+    sum_l1(features, exact, Pairs{n, 0, n, true}, out, threads, poll);
 }
 
 template void pairwise(const Strided2<float>&, const float*, Term, std::int64_t, float*, int, const Poll&);
@@ -238,4 +253,4 @@ template void pairwise(const Strided2<double>&, const double*, Term, std::int64_
 template void tree_emd(const Strided3<float>&, const TreeProgram&, const TreeProgram&, float*, int, const Poll&);
 template void tree_emd(const Strided3<double>&, const TreeProgram&, const TreeProgram&, double*, int, const Poll&);
 
-}    // namespace pyattnorg::cpu
+}  // namespace pyattnorg::cpu

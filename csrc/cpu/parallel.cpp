@@ -44,7 +44,7 @@ public:
         try {
             while (static_cast<int>(workers_.size()) < helpers) workers_.emplace_back([this] { loop(); });
         } catch (const std::system_error&) {
-            helpers = static_cast<int>(workers_.size());    // the system gives no more threads: fewer do the same work
+            helpers = static_cast<int>(workers_.size());  // the system gives no more threads: fewer do the same work
         }
         {
             const std::lock_guard lock(mutex_);
@@ -54,7 +54,7 @@ public:
         posted_.notify_all();
         job.work();
         std::unique_lock lock(mutex_);
-        wanted_ = 0;    // whoever has not started yet is not needed any more
+        wanted_ = 0;  // whoever has not started yet is not needed any more
         finished_.wait(lock, [this] { return running_ == 0; });
         job_ = nullptr;
     }
@@ -96,7 +96,7 @@ Pool& pool() {
     return *the_pool.load();
 }
 
-}    // namespace
+}  // namespace
 
 void parallel_for(std::int64_t n, int threads, const std::function<void(std::int64_t)>& task) {
     Job job{.n = n, .task = &task, .next = 0, .failed = false, .error = {}, .error_mutex = {}};
@@ -114,4 +114,4 @@ void parallel_for(std::int64_t n, int threads, const std::function<void(std::int
     if (job.error) std::rethrow_exception(job.error);
 }
 
-}    // namespace pyattnorg::cpu
+}  // namespace pyattnorg::cpu

@@ -11,4 +11,4 @@ namespace pyattnorg::cpu {
 // exception of a task is thrown again here. Safe from several threads at once and after a fork.
 void parallel_for(std::int64_t n, int threads, const std::function<void(std::int64_t)>& task);
 
-}    // namespace pyattnorg::cpu
+}  // namespace pyattnorg::cpu

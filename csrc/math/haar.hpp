@@ -14,7 +14,7 @@ namespace pyattnorg::math {
 
 template <class T>
 struct Rotation {
-    T major, minor;    // sqrt(M / (s + M)), sqrt(s / (s + M))
+    T major, minor;  // sqrt(M / (s + M)), sqrt(s / (s + M))
 };
 
 template <class T>
@@ -36,4 +36,4 @@ PYATTNORG_HD inline void unmerge(Rotation<T> r, T& left, T& right) {
     left = value;
 }
 
-}    // namespace pyattnorg::math
+}  // namespace pyattnorg::math

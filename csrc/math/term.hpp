@@ -16,6 +16,13 @@ PYATTNORG_HD inline V larger(V a, V b) {
     return a > b ? a : b;
 }
 
+PYATTNORG_HD inline float square_root(float x) {
+    return __builtin_sqrtf(x);
+}
+PYATTNORG_HD inline double square_root(double x) {
+    return __builtin_sqrt(x);
+}
+
 // |a - b| = 2 max(a, b) - a - b. Summed over features, the last two are sums of one point each, taken out once:
 // one maximum and one fused multiply-add per term instead of three operations.
 template <class D>
@@ -23,13 +30,25 @@ PYATTNORG_HD inline D l1_from_maxima(D sum_of_maxima, D sum_a, D sum_b) {
     return (sum_of_maxima - sum_a) + (sum_of_maxima - sum_b);
 }
 
-// The identity cancels for points that lie close: a pair is summed again directly when its distance is below a share of
-// the two points' own l1 norms. Float sums over a panel (isa.hpp) carry an error of about 7e-8 of those norms (root
-// mean square; five times that at worst), and errors of several panels average out. So a share of 0.04 / sqrt(panels)
-// keeps every pair within 1e-5 of its distance; where panels repeat, errors do not average, and 0.0125 still does.
-PYATTNORG_HD inline double close_share(double panels) {
-    const double share = 0.04 / sqrt(panels > 1 ? panels : 1.0);
-    return share > 0.0125 ? share : 0.0125;
+// The identity cancels for points that lie close: such pairs are summed again directly. Rounding leaves an error of
+// about 3e-7 (floats; root mean square, if one large feature dominates a panel) of the two points' l1 norms over a
+// panel, and errors of different panels add up like independent ones. With q the sum of squares of a point's panel
+// norms, asking for distance >= 0.1 sqrt(2 (q_a + q_b)) keeps every pair within 1e-5; where panels repeat and their
+// errors do not average, distance >= 0.0125 (norm_a + norm_b) still does. Doubles have room to spare.
+template <class T>
+PYATTNORG_HD inline double least_sure_distance(double norm_a, double norm_b, double q_a, double q_b) {
+    constexpr double room = sizeof(T) == sizeof(float) ? 1.0 : 0.1;
+    const double repeating = 0.0125 * (norm_a + norm_b), apart = 0.1 * sqrt(2 * (q_a + q_b));
+    return room * (repeating > apart ? repeating : apart);
 }
 
-}    // namespace pyattnorg::math
+// Folder sums cancel too. Rounding leaves an error of about 1e-7 of the mass of a feature (what it would be for |x|),
+// of either sign in each; so a distance carries about 1e-7 sqrt(sum of squared shares) of its points' masses, the
+// shares being those of the folders in all weight. Three times that is kept below 1e-5 of the distance.
+template <class T>
+PYATTNORG_HD inline double doubt_per_mass(double root_of_squared_shares) {
+    constexpr double room = sizeof(T) == sizeof(float) ? 1.0 : 0.1;
+    return room * 0.03 * root_of_squared_shares;
+}
+
+}  // namespace pyattnorg::math

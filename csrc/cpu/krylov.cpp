@@ -1,0 +1,129 @@
+// Block Krylov spaces of a symmetric matrix, for its eigenvectors of largest magnitude: one pass over the matrix
+// multiplies four vectors, which also finds eigenvalues that occur up to four times.
+//
+//     for every block: images = s block; orthogonalised against all vectors so far, twice; then among themselves.
+//     What was taken out is the projected matrix; what is left is the next block.
+//
+// Every sum runs in one order, so the result does not depend on threads.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "../kernels.hpp"
+#include "isa.hpp"
+#include "parallel.hpp"
+
+namespace pyattnorg::cpu {
+namespace {
+
+constexpr std::int64_t B = krylov_block;
+static_assert(B == krylov_vectors);
+constexpr std::int64_t rows_per_task = 32, cells_per_task = 2048,
+                       alone = 400000;  // so little is done sooner than threads wake
+constexpr double lost = 1e-10;          // a vector that loses so much is made of what it was orthogonalised against
+
+double dot(const double* a, const double* b, std::int64_t n) {
+    constexpr std::int64_t ways = 8;
+    double sums[ways] = {};
+    std::int64_t i = 0;
+    for (; i + ways <= n; i += ways)
+        for (std::int64_t w = 0; w < ways; ++w) sums[w] += a[i + w] * b[i + w];
+    for (; i < n; ++i) sums[0] += a[i] * b[i];
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+// Takes basis[0..have) out of the vector; adds what was taken out to `taken`, if wanted.
+void orthogonalise(double* vector, const double* basis, std::int64_t n, std::int64_t have, double* taken, int threads) {
+    std::vector<double> share(static_cast<std::size_t>(have));
+    if (n * have < alone) threads = 1;
+    parallel_for(have, threads,
+                 [&](std::int64_t v) { share[static_cast<std::size_t>(v)] = dot(basis + v * n, vector, n); });
+    parallel_for((n + cells_per_task - 1) / cells_per_task, threads, [&](std::int64_t task) {
+        const std::int64_t begin = task * cells_per_task, end = std::min(n, begin + cells_per_task);
+        for (std::int64_t v = 0; v < have; ++v) {
+            const double* from = basis + v * n;
+            const double s = share[static_cast<std::size_t>(v)];
+            for (std::int64_t i = begin; i < end; ++i) vector[i] -= s * from[i];
+        }
+    });
+    if (taken)
+        for (std::int64_t v = 0; v < have; ++v) taken[v] += share[static_cast<std::size_t>(v)];
+}
+
+// Makes basis[at] a unit vector orthogonal to those before it. Returns its length before, 0 if nothing was left and
+// another vector took its place.
+double settle(double* basis, std::int64_t n, std::int64_t at, double scale, int threads) {
+    double* vector = basis + at * n;
+    double length = std::sqrt(dot(vector, vector, n));
+    bool replaced = false;
+    for (std::int64_t attempt = 0; !(length > lost * scale); ++attempt) {
+        replaced = true;
+        for (std::int64_t i = 0; i < n; ++i)
+            vector[i] =
+                std::cos(static_cast<double>((at + 1) * (attempt + 2)) * 0.61803398874989 * static_cast<double>(i + 1));
+        for (int pass = 0; pass < 2; ++pass) orthogonalise(vector, basis, n, at, nullptr, threads);
+        length = std::sqrt(dot(vector, vector, n));
+        scale = 1e-3;  // of a vector of length about sqrt(n / 2)
+    }
+    for (std::int64_t i = 0; i < n; ++i) vector[i] /= length;
+    return replaced ? 0 : length;
+}
+
+void multiply(const double* s, std::int64_t n, const double* block, double* images, int threads) {
+    parallel_for((n + rows_per_task - 1) / rows_per_task, threads, [&](std::int64_t task) {
+        const std::int64_t end = std::min(n, (task + 1) * rows_per_task);
+        for (std::int64_t i = task * rows_per_task; i < end; ++i) {
+            double out[B];
+            loops<double>().products(s + i * n, block, n, n, out);
+            for (std::int64_t r = 0; r < B; ++r) images[r * n + i] = out[r];
+        }
+    });
+}
+
+}  // namespace
+
+void krylov(const double* s, std::int64_t n, double* basis, std::int64_t known, std::int64_t have, std::int64_t want,
+            double* projected, std::int64_t limit, double* residual, int threads, const Poll& poll) {
+    if (have == known) {  // the first block
+        for (std::int64_t r = 0; r < B; ++r) {
+            double* vector = basis + (known + r) * n;
+            const double scale = std::sqrt(dot(vector, vector, n));
+            for (int pass = 0; pass < 2; ++pass) orthogonalise(vector, basis, n, known + r, nullptr, threads);
+            settle(basis, n, known + r, scale, threads);
+        }
+        have = known + B;
+    }
+    std::vector<double> images(static_cast<std::size_t>(B * n)), taken(static_cast<std::size_t>(want + B));
+    for (;;) {
+        if (poll) poll();
+        const std::int64_t block = have - B;
+        multiply(s, n, basis + block * n, images.data(), threads);
+        double scale[B];
+        for (std::int64_t r = 0; r < B; ++r) {
+            double* image = images.data() + r * n;
+            scale[r] = std::sqrt(dot(image, image, n));
+            std::fill(taken.begin(), taken.end(), 0.0);
+            for (int pass = 0; pass < 2; ++pass) orthogonalise(image, basis, n, have, taken.data(), threads);
+            for (std::int64_t v = known; v < have; ++v)
+                projected[(block + r) * limit + v] = projected[v * limit + block + r] =
+                    taken[static_cast<std::size_t>(v)];
+        }
+        std::fill_n(residual, B * B, 0.0);
+        const bool last = have == want;
+        if (last) {  // inner products of what is left: all that residual norms need
+            for (std::int64_t r = 0; r < B; ++r)
+                for (std::int64_t q = 0; q < B; ++q)
+                    residual[r * B + q] = dot(images.data() + r * n, images.data() + q * n, n);
+            return;
+        }
+        for (std::int64_t r = 0; r < B; ++r) {
+            double* vector = basis + (have + r) * n;
+            std::copy_n(images.data() + r * n, n, vector);
+            for (int pass = 0; pass < 2; ++pass) orthogonalise(vector, basis + have * n, n, r, nullptr, threads);
+            settle(basis, n, have + r, scale[r], threads);
+        }
+        have += B;
+    }
+}
+
+}  // namespace pyattnorg::cpu
