@@ -133,7 +133,7 @@ class Organization:
         Parameters
         ----------
         level : int, optional
-            0 is the root's. The default is the coarsest level of at least 3 folders (2 where no level has 3).
+            0 is the root's. The default is the coarsest level of at least ``sqrt(heads) / 2`` folders, and at least 3.
         """
         tree = self.trees_[HEADS]
         labels = tree.labels[self._telling_level() if level is None else level]
@@ -145,7 +145,7 @@ class Organization:
 
     def _telling_level(self) -> int:
         counts = self.trees_[HEADS].labels.max(1) + 1
-        return int(np.argmax(counts >= 3)) if counts[-1] >= 3 else len(counts) - 1
+        return int(np.argmax(counts >= min(max(3, round(len(self.labels) ** 0.5 / 2)), counts[-1])))
 
     def nearest_heads(self, label: str, n: int = 3) -> list[str]:
         """The `n` heads nearest to one, nearest first, by the tree distance of the last iteration."""
@@ -208,12 +208,12 @@ class Organization:
         """
         return dict(self._entropies)
 
-    def decay(self) -> dict[str, NDArray[np.float64]]:
+    def decay(self) -> dict[str, FloatArray]:
         """Coefficient magnitudes, largest first, over their norm, in the bases of `entropies`."""
         out = {}
         for name, c in {"organized": self.coefficients(), **self._in_other_bases()}.items():
-            magnitude = np.sort(np.abs(c, dtype=np.float64), axis=None)[::-1]
-            out[name] = magnitude / (np.linalg.norm(magnitude) or 1.0)
+            magnitude = np.sort(np.abs(c), axis=None)[::-1]
+            out[name] = magnitude / magnitude.dtype.type(np.linalg.norm(magnitude) or 1)
         return out
 
     # -- drawing it (matplotlib; each takes `ax` and returns it) --------------------------------------------------

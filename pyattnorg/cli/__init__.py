@@ -1,0 +1,11 @@
+"""The command line: ``pyattnorg demo``, ``pyattnorg analyze``, ``pyattnorg info``."""
+
+
+def main() -> None:
+    """Run the command line."""
+    from pyattnorg.cli.app import app
+
+    app(prog_name="pyattnorg")
+
+
+__all__ = ["main"]

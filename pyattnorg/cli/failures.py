@@ -1,0 +1,44 @@
+"""Whatever goes wrong is one line on standard error and an exit code; --debug shows the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+INTERRUPTED = 130  # what shells give for Ctrl-C
+EXPECTED = (ValueError, TypeError, OSError, ImportError, LookupError, MemoryError)
+
+
+@contextmanager
+def one_line(debug: bool) -> Iterator[None]:
+    """Turn errors into one line and exit code 1, and Ctrl-C into exit code 130 without a word."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except Exception as error:
+        if debug:
+            raise
+        typer.echo(f"pyattnorg: {described(error)}", err=True)
+        raise typer.Exit(1) from None
+
+
+def described(error: Exception) -> str:
+    """An error in one line."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, KeyError) and error.args:
+        text = str(error.args[0])  # str() of a KeyError is a repr
+    else:
+        text = str(error)
+    text = " ".join(text.split()) or type(error).__name__
+    if isinstance(error, EXPECTED):
+        return text
+    return f"unexpected {type(error).__name__}: {text} (--debug shows where)"
+
+
+__all__ = ["INTERRUPTED", "described", "one_line"]

