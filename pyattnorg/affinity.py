@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg import kernels
-from pyattnorg.arrays import Array, FloatArray, given, to_numpy
+from pyattnorg.arrays import Array, FloatArray, given, to_numpy, way_back
 from pyattnorg.checks import number, whole
 
 
@@ -29,50 +29,49 @@ def cosine_affinity(x: Array, *, missing: float | None = None) -> Any:
     array, shape (n, n)
         In [0, 1], symmetric, ones on the diagonal; a point with no length is like itself only.
     """
-    known = None
+    back, known = way_back(x), None
     if missing is not None:
-        raw = to_numpy(x, "x")
-        unknown = np.isnan(raw) if np.isnan(missing) or np.isnan(raw.sum()) else raw == missing
+        x = to_numpy(x, "x")
+        holes = bool(np.isnan(x.sum()))
+        unknown = np.isnan(x) | (x == missing) if holes else x == missing
         if unknown.any():
-            known = ~(unknown | (raw == missing))
-            x = np.where(np.isnan(raw), 0, raw) if np.isnan(raw.sum()) else raw
+            known = ~unknown
+            x = np.where(unknown, x.dtype.type(0), x) if missing != 0 or holes else x
     ours = given(x, "x")
     rows = ours.values.reshape(len(ours.values), int(np.prod(ours.values.shape[1:], dtype=np.int64)))
-    m = None if known is None else known.reshape(rows.shape)
-    if m is not None:
-        rows = np.where(m, rows, rows.dtype.type(0))
+    m = None if known is None or missing == 0 else known.reshape(rows.shape)
+    mutual = known is not None
     try:
-        products, lengths = _products(rows, m)
+        products, lengths = _products(rows, mutual, m)
     except kernels.SumOverflowError:
         lengths = np.zeros(0)
     if not lengths.size or lengths.min() < np.finfo(rows.dtype).tiny or not np.isfinite(lengths.max()):
         # Squares may have left the range of the dtype: cosines do not change when rows are scaled by powers of two.
         peak = np.abs(rows).max(1, initial=0, keepdims=True)
         rows = np.ldexp(rows, -np.frexp(np.where(peak > 0, peak, 1))[1])
-        products, lengths = _products(rows, m)
+        products, lengths = _products(rows, mutual, m)
     with np.errstate(invalid="ignore", divide="ignore"):
         out = products / np.sqrt(lengths)
     out = np.where(lengths > 0, np.clip(out, 0, 1), 0).astype(rows.dtype)
     np.fill_diagonal(out, 1)
-    return ours.back(out)
+    return back(out)
 
 
-def _products(rows: FloatArray, known: NDArray[np.bool_] | None) -> tuple[FloatArray, NDArray[np.float64]]:
-    """Inner products of rows, and the products of squared lengths that cosines divide them by."""
+def _products(
+    rows: FloatArray, mutual: bool, known: NDArray[np.bool_] | None
+) -> tuple[FloatArray, NDArray[np.float64]]:
+    """Inner products of rows, and the products of squared lengths that cosines divide them by.
+
+    Mutual lengths count what both points know: entries that are not 0, or those of `known` where it is given.
+    """
     products: FloatArray = kernels.pairwise(rows, term="products")
-    if known is None:
-        squares = np.diagonal(products).astype(np.float64)
-        with np.errstate(over="ignore", under="ignore"):
-            return products, squares[:, None] * squares[None]
     with np.errstate(over="ignore", under="ignore"):
-        squares = kernels.pairwise(_finite(rows * rows), known.astype(rows.dtype), term="products").astype(np.float64)
+        if not mutual:
+            squares = np.diagonal(products).astype(np.float64)
+            return products, squares[:, None] * squares[None]
+        other = None if known is None else known.astype(rows.dtype)
+        squares = kernels.pairwise(rows, other, term="masked").astype(np.float64)
         return products, squares * squares.T
-
-
-def _finite(x: FloatArray) -> FloatArray:
-    if not np.isfinite(x).all():
-        raise kernels.SumOverflowError("x: squares overflow")
-    return x
 
 
 def gaussian_affinity(x: Array, *, neighbors: int = 5, scale: float = 1.0) -> Any:
@@ -107,10 +106,11 @@ def gaussian_affinity(x: Array, *, neighbors: int = 5, scale: float = 1.0) -> An
     if n == 0:
         return ours.back(squares)
     k = min(neighbors, n)
-    nearest = np.sqrt(np.partition(squares, k - 1, axis=1)[:, :k])
-    width = scale * np.median(nearest, axis=1)
-    width[width == 0] = 1
-    half = np.exp(-squares / width[:, None] ** 2)
+    distances = np.sqrt(squares, dtype=np.float64)
+    width = np.median(np.partition(distances, k - 1, axis=1)[:, :k], axis=1)
+    width[width == 0] = 1 / scale
+    with np.errstate(over="ignore", under="ignore"):  # far apart for their width: 0
+        half = np.exp(-np.square(distances / width[:, None] / scale))
     return ours.back(((half + half.T) / 2).astype(squares.dtype))
 
 
@@ -138,7 +138,8 @@ def dual_affinity(distances: Array, *, scale: float = 1.0) -> Any:
     middle = float(kernels.median(e))
     if middle == 0:
         middle = 1.0
-    return ours.back(np.exp(e / e.dtype.type(-scale * middle)))
+    with np.errstate(over="ignore", under="ignore"):  # far apart: 0
+        return ours.back(np.exp(e / -np.float64(middle) / scale).astype(e.dtype, copy=False))
 
 
 def square_matrix(x: FloatArray, name: str) -> None:

@@ -54,7 +54,7 @@ def to_numpy(x: Array, name: str) -> NDArray[Any]:
     if isinstance(x, np.ndarray):
         out = x
     elif _is_torch(x):
-        return _torch_to_numpy(x, name)
+        out = _torch_to_numpy(x, name)
     elif hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
         out = np.from_dlpack(x)
     else:
@@ -81,15 +81,30 @@ def given(x: Array, name: str, *, min_ndim: int = 1) -> Given:
     wide = values.dtype.kind in "iub" or values.dtype.itemsize >= 8
     values = values.astype(np.float64 if wide else np.float32, copy=False)
     require_finite(values, name)
+    return Given(values, way_back(x))
+
+
+def way_back(x: Array) -> Callable[[FloatArray], Any]:
+    """What turns a NumPy result into the kind of array that `x` is, on its device."""
     if not _is_torch(x):
-        return Given(values, lambda out: out)
+        return lambda out: out
 
     def back(out: FloatArray) -> Any:
         import torch
 
         return torch.from_numpy(np.ascontiguousarray(out)).to(x.device)
 
-    return Given(values, back)
+    return back
+
+
+def lowest_number(x: Array) -> float:
+    """The lowest number of the dtype that came in, which marks masked cells in many models; -inf for integers."""
+    if _is_torch(x):
+        import torch
+
+        return float(torch.finfo(x.dtype).min) if x.dtype.is_floating_point else -np.inf
+    dtype = to_numpy(x, "x").dtype
+    return float(np.finfo(dtype).min) if dtype.kind == "f" else -np.inf
 
 
 def require_finite(values: NDArray[Any], name: str) -> None:

@@ -72,7 +72,8 @@ def _second_part(k: NDArray[np.float64], cut: Cut, balance: float, rng: np.rando
     n = len(k)
     if n == 2:
         return np.array([1])
-    coordinate = leading_vectors(check_affinity(k), 1)[1][:, 0]
+    values, vectors = leading_vectors(check_affinity(k), 1)
+    coordinate = vectors[:, 0] if values[0] else np.zeros(n)  # nothing tells the points apart: cut by index
     if cut == "zero":
         below = coordinate < 0
         if below.any() and not below.all():

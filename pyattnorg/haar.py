@@ -30,12 +30,12 @@ def haar(x: Array, trees: Trees) -> Any:
         Along every axis the first coefficient belongs to the constant, the others to the folders that split,
         breadth-first. The transform is orthonormal: sums of squares are kept.
     """
-    return kernels.haar(x, _for_axes(trees, np.ndim(x)), inverse=False)
+    return kernels.haar(x, _for_axes(trees), inverse=False)
 
 
 def ihaar(coefficients: Array, trees: Trees) -> Any:
     """The tensor that has these coefficients; undoes `haar`."""
-    return kernels.haar(coefficients, _for_axes(trees, np.ndim(coefficients)), inverse=True)
+    return kernels.haar(coefficients, _for_axes(trees), inverse=True)
 
 
 def haar_basis(tree: PartitionTree) -> NDArray[np.float64]:
@@ -44,11 +44,9 @@ def haar_basis(tree: PartitionTree) -> NDArray[np.float64]:
     return basis
 
 
-def _for_axes(trees: Trees, ndim: int) -> list[PartitionTree | None]:
+def _for_axes(trees: Trees) -> list[PartitionTree | None]:
     found: list[PartitionTree | None] = [trees] if isinstance(trees, PartitionTree) else list(trees)
     for tree in found:
         if tree is not None and not isinstance(tree, PartitionTree):
             raise TypeError(f"trees: got {type(tree).__name__}, expected a PartitionTree or None for each axis")
-    if len(found) != ndim:
-        raise ValueError(f"trees: got {len(found)}, x has {ndim} axes; give one for each, None to leave it alone")
     return found

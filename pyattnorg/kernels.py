@@ -18,7 +18,7 @@ from pyattnorg.plans import HaarSteps, SumProgram, haar_steps, sum_program
 from pyattnorg.threads import get_num_threads
 from pyattnorg.trees import IntArray, PartitionTree
 
-Term: TypeAlias = Literal["l1", "squares", "products"]
+Term: TypeAlias = Literal["l1", "squares", "masked", "products"]
 BACKENDS = ("cpu", "reference")
 KRYLOV_VECTORS = int(_core.krylov_vectors)
 KRYLOV_LIMIT = 320  # vectors of a Krylov space, at most
@@ -37,7 +37,10 @@ def backend() -> str:
 
 
 def pairwise(x: Array, y: Array | None = None, *, term: Term = "l1", weights: Array | None = None) -> Any:
-    """``out[i, j] = sum over features of w |x_i - y_j|`` (or of squares or products, unweighted).
+    """``out[i, j] = sum over features of w |x_i - y_j|`` (or of another term, unweighted).
+
+    Terms: ``l1`` |a - b|, ``squares`` (a - b)^2, ``products`` a b, ``masked`` a^2 where b is not 0 (the one that is not
+    symmetric).
 
     Parameters
     ----------
@@ -117,6 +120,10 @@ def haar(x: Array, trees: list[PartitionTree | None], *, inverse: bool) -> Any:
     """Tree-Haar coefficients along every axis that has a tree, or the way back. Same shape."""
     ours = given(x, "x", min_ndim=0)
     values = ours.values
+    if len(trees) != values.ndim:
+        raise ValueError(
+            f"trees: got {len(trees)}, x has {values.ndim} axes; give one for each, None to leave it alone"
+        )
     for axis, tree in enumerate(trees):
         if tree is not None:
             _axis(values, axis, tree)

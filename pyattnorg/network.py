@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg.arrays import Array, FloatArray, require_finite, to_numpy
+from pyattnorg.arrays import Array, FloatArray, lowest_number, require_finite, to_numpy
+from pyattnorg.checks import one_of
 
 Kind: TypeAlias = Literal["scores", "weights", "logweights"]
 Masked: TypeAlias = Literal["mean", "floor", "raw"]
@@ -97,7 +98,7 @@ class NetworkTensor:
     ----------
     values : array, shape (queries, keys, heads)
         Finite wherever a cell is visible; what stands in invisible cells is never used, except by ``masked="raw"``.
-        Kept as float32 or float64 and read-only.
+        Kept as float32 or float64 and read-only; an array that can still be written is copied.
     kind : {"scores", "weights", "logweights"}
         Before softmax, after softmax, or the logarithm of the latter.
     visible : bool array, shape (queries, keys) or (queries, keys, heads), optional
@@ -135,18 +136,17 @@ class NetworkTensor:
         keys: Sequence[str] | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
-        if kind not in KINDS:
-            raise ValueError(f"kind: got {kind!r}, expected one of {list(KINDS)}")
-        x = to_numpy(values, "values")
+        one_of(kind, "kind", KINDS)
+        x = raw = to_numpy(values, "values")
         if x.ndim != 3 or 0 in x.shape:
             raise ValueError(f"values: got shape {x.shape}, expected (queries, keys, heads) with no empty axis")
-        lowest = np.finfo(x.dtype).min if x.dtype.kind == "f" else -np.inf
+        lowest = lowest_number(values)
         x = x.astype(np.float64 if x.dtype.kind != "f" or x.dtype.itemsize >= 8 else np.float32, copy=False)
-        seen = _visible_cells(x, visible, None if kind == "weights" else float(lowest))
+        seen = _visible_cells(x, visible, None if kind == "weights" else lowest)
         checked = x if seen is None else np.where(_like(seen, x), x, 0)
         require_finite(checked, "values")
         put = object.__setattr__
-        put(self, "values", _frozen(x))
+        put(self, "values", _frozen(x.copy() if x.flags.writeable and np.may_share_memory(x, raw) else x))
         put(self, "kind", kind)
         put(self, "visible", None if seen is None else _frozen(seen))
         put(self, "heads", Heads.of(heads, x.shape[2]))
@@ -210,11 +210,10 @@ class NetworkTensor:
         in that head (``"mean"``), their minimum (``"floor"``), or stay what the model computed before masking
         (``"raw"``). Queries and keys that no head can see are left out; ``meta["left_out"]`` names them.
         """
-        if masked not in ("mean", "floor", "raw"):
-            raise ValueError(f"masked: got {masked!r}, expected 'mean', 'floor' or 'raw'")
+        one_of(masked, "masked", ("mean", "floor", "raw"))
         if self.visible is None:
             return self
-        if masked == "raw" and self.kind == "scores" and not self.meta.get("raw"):
+        if masked == "raw" and self.kind != "weights" and not (self.kind == "scores" and self.meta.get("raw")):
             raise ValueError(
                 "masked: 'raw' needs the scores from before masking, which this network does not hold; "
                 "use 'mean' or 'floor', or capture a model whose masks are applied by a function we can see"

@@ -136,8 +136,9 @@ class Organization:
             0 is the root's. The default is the coarsest level of at least ``sqrt(heads) / 2`` folders, and at least 3.
         """
         tree = self.trees_[HEADS]
-        labels = tree.labels[self._telling_level() if level is None else level]
-        tree.folder_sizes(0 if level is None else level)  # refuses a level that is not there
+        level = self._telling_level() if level is None else level
+        tree.folder_sizes(level)  # refuses a level that is not there
+        labels = tree.labels[level]
         folders: dict[int, list[str]] = {}
         for head in tree.order:
             folders.setdefault(int(labels[head]), []).append(self.labels[head])

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pyattnorg.arrays import FloatArray
 from pyattnorg.trees import PartitionTree
 
-FloatArray = NDArray[np.float64]
 COLOURS = "viridis"
 MOST_TICKS = 48  # names beside a matrix; more of them cannot be read
 CURVE_POINTS = 400

@@ -271,7 +271,7 @@ class Questionnaire:
         if np.shape(values) != shape:
             raise ValueError(f"x: got shape {np.shape(values)}, expected {shape}")
         for axis, tree in enumerate(self.trees_):
-            values = values[(slice(None),) * axis + (tree.order,)]
+            values = values[(slice(None),) * axis + (np.array(tree.order, np.int64),)]
         return values
 
     def _fitted(self) -> Questionnaire:

@@ -14,6 +14,7 @@ from pyattnorg.trees import IntArray, PartitionTree
 TERMS = {
     "l1": lambda a, b: np.abs(a - b),
     "squares": lambda a, b: (a - b) ** 2,
+    "masked": lambda a, b: a**2 * (b != 0),
     "products": lambda a, b: a * b,
 }
 

@@ -24,10 +24,11 @@ def l1_entropy(c: Array, *, normalized: bool = True) -> float:
     float
         0 for a tensor of zeros.
     """
-    total, length, n = _norms(given(c, "c", min_ndim=0).values)
+    values = given(c, "c", min_ndim=0).values
+    total, length, scale = _norms(values)
     if not normalized:
-        return total
-    return total / (length * n**0.5) if length else 0.0
+        return total * scale
+    return total / (length * values.size**0.5) if length else 0.0
 
 
 def effective_number(c: Array) -> float:
@@ -39,10 +40,11 @@ def effective_number(c: Array) -> float:
     return (total / length) ** 2 if length else 0.0
 
 
-def _norms(c: FloatArray) -> tuple[float, float, int]:
+def _norms(c: FloatArray) -> tuple[float, float, float]:
+    """l1 and l2 norm in units of a scale, and the scale: 1, unless the numbers are so large or small that sums fail."""
     total, squares = kernels.norms(c)
-    if total and not (np.finfo(float).tiny < squares < np.inf):  # squares of such numbers leave the range of float64
-        largest = float(np.abs(c).max())
-        total, squares = kernels.norms(c / largest)
-        return total * largest, float(np.sqrt(squares)) * largest, c.size
-    return total, float(np.sqrt(squares)), c.size
+    if total and not (np.finfo(float).tiny < squares < np.inf):
+        exponent = int(np.frexp(np.abs(c).max())[1])
+        total, squares = kernels.norms(np.ldexp(c, -exponent))
+        return total, squares**0.5, 2.0**exponent
+    return total, squares**0.5, 1.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,6 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pyattnorg._version import __version__
+from pyattnorg.arrays import FloatArray
 from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import Organization
 from pyattnorg.questionnaire import Questionnaire
@@ -77,11 +77,18 @@ def save(organization: Organization, path: str | os.PathLike[str], *, overwrite:
         "converged": fitted.converged_,
     }
     try:
-        text = json.dumps(about)
+        text = json.dumps(about, default=_plain)
     except TypeError as error:
         raise TypeError(f"network.meta: cannot be written as JSON ({error}); keep plain values there") from None
     arrays["about"] = np.frombuffer(text.encode(), np.uint8)
     write_atomically(path, lambda file: np.savez(file, **arrays), overwrite=overwrite)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy numbers and arrays as JSON has them."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
 def load(path: str | os.PathLike[str]) -> Organization:
@@ -106,7 +113,9 @@ def load(path: str | os.PathLike[str]) -> Organization:
         if about["format_version"] > FORMAT_VERSION:
             raise ValueError(f"it was written by pyattnorg {about['pyattnorg']}, which is newer; upgrade to read it")
         return _restored(arrays, about)
-    except (ValueError, KeyError, TypeError, EOFError, OSError, AttributeError, zipfile.BadZipFile) as error:
+    except PermissionError:
+        raise
+    except Exception as error:  # whatever bytes make zipfile, numpy and json stumble over, it is the file that is wrong
         raise DamagedFileError(f"{target} is no readable pyattnorg organisation: {error}") from None
 
 
@@ -125,9 +134,19 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> Organization:
         {"trees": tuple(PartitionTree.from_labels(arrays[f"tree_{i}_{axis}"]) for axis in range(3)), "entropy": entropy}
         for i, entropy in enumerate(about["entropies"])
     ]
+    for iteration in fitted.history_:
+        if tuple(tree.n_leaves for tree in iteration["trees"]) != network.shape:
+            raise ValueError("its trees do not fit its values")
     fitted.trees_ = fitted.history_[-1]["trees"]
-    fitted.affinities_ = tuple(arrays[f"affinity_{axis}"] for axis in range(3))
-    fitted.distances_ = tuple(arrays[f"distance_{axis}"] for axis in range(3))
+    fitted.affinities_ = tuple(_square(arrays, f"affinity_{axis}", n) for axis, n in enumerate(network.shape))
+    fitted.distances_ = tuple(_square(arrays, f"distance_{axis}", n) for axis, n in enumerate(network.shape))
     fitted.n_iter_, fitted.converged_ = len(fitted.history_), bool(about["converged"])
     fitted._values = network.values
     return Organization(network, fitted)
+
+
+def _square(arrays: dict[str, Any], name: str, n: int) -> FloatArray:
+    found: FloatArray = arrays[name]
+    if found.shape != (n, n) or found.dtype.kind != "f":
+        raise ValueError(f"its {name} has shape {found.shape}, expected ({n}, {n})")
+    return found

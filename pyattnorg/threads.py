@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any
 
 _requested: int | None = None
@@ -35,15 +36,53 @@ def get_num_threads() -> int:
 
 
 @cache
-def _blas() -> Any:
+def _blas_libraries() -> list[Any]:
     import scipy.linalg  # noqa: F401  # its BLAS must be loaded before the controller looks
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+def _set_blas_threads(library: Any, threads: int) -> None:
+    # From 3.7 on threadpoolctl lets only one Python thread change OpenBLAS and ignores the others. Ours are counted
+    # under a lock, so any of them may: where that method exists, it is the one that does not look who asks.
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(threads)
+
+
+_lock = Lock()
+_inside = 0
+_before: list[int] = []
+
+
+def _after_fork() -> None:
+    """A child has only the thread that forked: whoever held the lock or counted is not there."""
+    global _lock, _inside
+    _lock, _inside = Lock(), 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Run BLAS and LAPACK on one thread: their results would otherwise depend on the number of threads."""
-    with _blas().limit(limits=1, user_api="blas"):
+    """Run BLAS and LAPACK on one thread: their results would otherwise depend on the number of threads.
+
+    The limit is one for the whole process: it is set by whoever comes first and given back by whoever leaves last.
+    """
+    global _inside, _before
+    libraries = _blas_libraries()
+    with _lock:
+        if _inside == 0:
+            _before = [library.get_num_threads() for library in libraries]
+            for library in libraries:
+                _set_blas_threads(library, 1)
+        _inside += 1
+    try:
         yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                for library, threads in zip(libraries, _before):
+                    _set_blas_threads(library, threads)

@@ -227,11 +227,11 @@ def test_many_heads_stay_within_the_budget(tmp_path):
 
 
 def test_very_many_heads_of_a_folder_are_folded_away(tmp_path):
-    o = pa.organize(network(8, 8, 200), n_iter=1)
+    o = pa.organize(network(8, 8, 512), n_iter=1)
     text = report(o, tmp_path / "r.html").read_text(encoding="utf-8")
     sizes = [len(folder) for folder in o.head_folders()]
     assert text.count("<details>") == sum(size > 51 for size in sizes) > 0
-    assert Page(text).tags.count("figcaption") == 200
+    assert Page(text).tags.count("figcaption") == 512
 
 
 def test_the_worst_case_stays_within_the_budget(tmp_path):

@@ -1,3 +1,4 @@
+#include <map>
 #include <optional>
 
 #include <pybind11/stl.h>
@@ -16,8 +17,10 @@ void pairwise(const py::array_t<T>& x, const std::optional<Dense<T>>& weights, c
     require(n > 0 && split >= 0 && split < n, "split must lie within the points");
     require(!weights || weights->size() == points.shape[1], "weights must have one entry a feature");
     require(out.size() == (split ? split * (n - split) : n * n), "out has the wrong size");
-    require(term == "l1" || term == "squares" || term == "products", "unknown term");
-    const Term which = term == "l1" ? Term::l1 : term == "squares" ? Term::squares : Term::products;
+    static const std::map<std::string, Term> terms{
+        {"l1", Term::l1}, {"squares", Term::squares}, {"masked", Term::masked}, {"products", Term::products}};
+    require(terms.count(term) == 1, "unknown term");
+    const Term which = terms.at(term);
     const T* w = weights ? weights->data() : nullptr;
     T* to = out.mutable_data();
     const py::gil_scoped_release release;  // no Python object is touched below, but for signals, which take it back

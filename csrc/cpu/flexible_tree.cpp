@@ -46,7 +46,7 @@ Members members(const Labels& labels, std::int64_t n_folders) {
 
 // distances[a * c + b]: mean over points x of a, y of b of the distance of their scaled coordinates [n, m].
 void mean_distances(const std::vector<double>& coordinates, std::int64_t m, const Members& in, std::int64_t c,
-                    std::vector<double>& distances, int threads) {
+                    std::vector<double>& distances, int threads, const Poll& poll) {
     const auto n = static_cast<std::int64_t>(in.points.size());
     // Coordinates in the order of members, one coordinate after the other, so that a row of distances vectorises.
     std::vector<double> by_axis(static_cast<std::size_t>(m * n));
@@ -54,20 +54,25 @@ void mean_distances(const std::vector<double>& coordinates, std::int64_t m, cons
         for (std::int64_t k = 0; k < m; ++k)
             by_axis[static_cast<std::size_t>(k * n + p)] =
                 coordinates[static_cast<std::size_t>(in.points[static_cast<std::size_t>(p)] * m + k)];
-    parallel_for(c, threads, [&](std::int64_t a) {
-        const std::int64_t a0 = in.start[static_cast<std::size_t>(a)], a1 = in.start[static_cast<std::size_t>(a + 1)];
-        std::vector<double> sums(static_cast<std::size_t>(n), 0.0);
-        for (std::int64_t x = a0; x < a1; ++x) loops<double>().distances(by_axis.data(), n, m, x, a1, n, sums.data());
-        for (std::int64_t b = a + 1; b < c; ++b) {
-            const std::int64_t b0 = in.start[static_cast<std::size_t>(b)],
-                               b1 = in.start[static_cast<std::size_t>(b + 1)];
-            double sum = 0;
-            for (std::int64_t y = b0; y < b1; ++y) sum += sums[static_cast<std::size_t>(y)];
-            distances[static_cast<std::size_t>(a * c + b)] =
-                sum / (static_cast<double>(a1 - a0) * static_cast<double>(b1 - b0));
-        }
-        distances[static_cast<std::size_t>(a * c + a)] = infinite;
-    });
+    parallel_for(
+        c, threads,
+        [&](std::int64_t a) {
+            const std::int64_t a0 = in.start[static_cast<std::size_t>(a)],
+                               a1 = in.start[static_cast<std::size_t>(a + 1)];
+            std::vector<double> sums(static_cast<std::size_t>(n), 0.0);
+            for (std::int64_t x = a0; x < a1; ++x)
+                loops<double>().distances(by_axis.data(), n, m, x, a1, n, sums.data());
+            for (std::int64_t b = a + 1; b < c; ++b) {
+                const std::int64_t b0 = in.start[static_cast<std::size_t>(b)],
+                                   b1 = in.start[static_cast<std::size_t>(b + 1)];
+                double sum = 0;
+                for (std::int64_t y = b0; y < b1; ++y) sum += sums[static_cast<std::size_t>(y)];
+                distances[static_cast<std::size_t>(a * c + b)] =
+                    sum / (static_cast<double>(a1 - a0) * static_cast<double>(b1 - b0));
+            }
+            distances[static_cast<std::size_t>(a * c + a)] = infinite;
+        },
+        poll);
     for (std::int64_t a = 0; a < c; ++a)
         for (std::int64_t b = 0; b < a; ++b)
             distances[static_cast<std::size_t>(a * c + b)] = distances[static_cast<std::size_t>(b * c + a)];
@@ -150,7 +155,7 @@ std::vector<Labels> flexible_tree(const double* phi, const double* rate, std::in
                 coordinates[static_cast<std::size_t>(p * m + k)] = scale * phi[p * m + k];
         }
         std::vector<double> distances(static_cast<std::size_t>(c * c));
-        mean_distances(coordinates, m, members(levels.back(), c), c, distances, threads);
+        mean_distances(coordinates, m, members(levels.back(), c), c, distances, threads, poll);
         const bool apart =
             std::any_of(distances.begin(), distances.end(), [](double d) { return d > 0 && d < infinite; });
         const Labels groups = apart ? join(distances, c, constant) : Labels(static_cast<std::size_t>(c), 0);

@@ -19,7 +19,7 @@ inline constexpr int most_rows = 8;
 // Vectors that one pass over a matrix multiplies.
 inline constexpr int krylov_block = 4;
 
-enum class Tile { maxima, differences, squares, products };
+enum class Tile { maxima, differences, squares, masked, products };
 
 // A tree's program with its scales in the computing type (kernels.hpp explains the fields).
 template <class T>

@@ -69,15 +69,17 @@ double settle(double* basis, std::int64_t n, std::int64_t at, double scale, int 
     return replaced ? 0 : length;
 }
 
-void multiply(const double* s, std::int64_t n, const double* block, double* images, int threads) {
-    parallel_for((n + rows_per_task - 1) / rows_per_task, threads, [&](std::int64_t task) {
-        const std::int64_t end = std::min(n, (task + 1) * rows_per_task);
-        for (std::int64_t i = task * rows_per_task; i < end; ++i) {
-            double out[B];
-            loops<double>().products(s + i * n, block, n, n, out);
-            for (std::int64_t r = 0; r < B; ++r) images[r * n + i] = out[r];
-        }
-    });
+void multiply(const double* s, std::int64_t n, const double* block, double* images, int threads, const Poll& poll) {
+    parallel_for((n + rows_per_task - 1) / rows_per_task, threads,
+                 [&](std::int64_t task) {
+                     const std::int64_t end = std::min(n, (task + 1) * rows_per_task);
+                     for (std::int64_t i = task * rows_per_task; i < end; ++i) {
+                         double out[B];
+                         loops<double>().products(s + i * n, block, n, n, out);
+                         for (std::int64_t r = 0; r < B; ++r) images[r * n + i] = out[r];
+                     }
+                 },
+                 poll);
 }
 
 }  // namespace
@@ -95,9 +97,8 @@ void krylov(const double* s, std::int64_t n, double* basis, std::int64_t known, 
     }
     std::vector<double> images(static_cast<std::size_t>(B * n)), taken(static_cast<std::size_t>(want + B));
     for (;;) {
-        if (poll) poll();
         const std::int64_t block = have - B;
-        multiply(s, n, basis + block * n, images.data(), threads);
+        multiply(s, n, basis + block * n, images.data(), threads, poll);
         double scale[B];
         for (std::int64_t r = 0; r < B; ++r) {
             double* image = images.data() + r * n;

@@ -19,6 +19,7 @@ inline Vector<T> add_term(Vector<T> sum, Vector<T> a, Vector<T> b, Vector<T> fac
     if constexpr (kind == Tile::maxima) return sum + factor * math::larger(a, b);
     if constexpr (kind == Tile::differences) return sum + factor * magnitude<T>(a - b);
     if constexpr (kind == Tile::squares) return sum + (a - b) * (a - b);
+    if constexpr (kind == Tile::masked) return sum + where_not_zero<T>(a * a, b);
     if constexpr (kind == Tile::products) return sum + a * b;
 }
 
@@ -102,6 +103,8 @@ void tile(Tile kind, const T* left, const T* const* right, int rows, std::int64_
             return tile_rows<T, Tile::maxima>(left, right, rows, features, weights, left_sums, right_sums, sums);
         case Tile::differences:
             return tile_rows<T, Tile::differences>(left, right, rows, features, weights, left_sums, right_sums, sums);
+        case Tile::masked:
+            return tile_rows<T, Tile::masked>(left, right, rows, features, weights, left_sums, right_sums, sums);
         case Tile::squares:
             return tile_rows<T, Tile::squares>(left, right, rows, features, weights, left_sums, right_sums, sums);
         case Tile::products:

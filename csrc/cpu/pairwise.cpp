@@ -8,11 +8,10 @@
 // A pair's sum runs over features in order, in T over a panel, in double over a run, in T over runs; how pairs are
 // split into units and tiles changes no bit.
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <new>
-#include <utility>
 #include <vector>
 
 #include "../math/term.hpp"
@@ -83,41 +82,45 @@ public:
         pass(kind, units(), used);
     }
 
-    // After all(Tile::maxima): pairs whose distance is small against their norms, as (row, column), rows ascending.
-    std::vector<std::pair<std::int64_t, std::int64_t>> close_pairs() const {
-        std::vector<std::pair<std::int64_t, std::int64_t>> found;
+    // After all(Tile::maxima): marks pairs whose distance is small against their norms with -1; whether there are any.
+    bool mark_close_pairs() const {
+        std::atomic<bool> any{false};
         const auto norm = [this](std::int64_t p, std::int64_t which) {
             return norms_[static_cast<std::size_t>((p / lanes<T> * 2 + which) * lanes<T> + p % lanes<T>)];
         };
-        for (std::int64_t i = 0; i < pairs_.rows; ++i)
-            for (std::int64_t j = pairs_.symmetric ? i + 1 : pairs_.first_column; j < n_; ++j)
-                if (static_cast<double>(out_[pairs_.at(i, j)]) <
-                    std::max(math::least_sure_distance<T>(norm(i, 0), norm(j, 0), norm(i, 1), norm(j, 1)),
-                             features_.doubt(i) + features_.doubt(j)))
-                    found.emplace_back(i, j);
-        return found;
+        const auto mark = [&](std::int64_t i) {
+            for (std::int64_t j = pairs_.symmetric ? i + 1 : pairs_.first_column; j < n_; ++j) {
+                const double sure = math::least_sure_distance<T>(norm(i, 0), norm(j, 0), norm(i, 1), norm(j, 1));
+                Out& distance = out_[pairs_.at(i, j)];
+                if (static_cast<double>(distance) >= std::max(sure, features_.doubt(i) + features_.doubt(j))) continue;
+                distance = Out(-1);
+                any = true;
+            }
+        };
+        parallel_for(pairs_.rows, threads_, mark, poll_);
+        return any;
     }
 
-    // Sums some pairs anew, from differences.
-    void again(const std::vector<std::pair<std::int64_t, std::int64_t>>& some) {
+    // Sums the marked pairs anew, from differences.
+    void again() {
         std::vector<std::int32_t> columns;
         std::vector<std::uint16_t> masks;
         std::vector<Unit> todo;
         std::vector<std::uint8_t> used(static_cast<std::size_t>(blocks_), 0);
-        for (auto begin = some.begin(); begin != some.end();) {
-            const std::int64_t block = begin->first / lanes<T>;
-            auto end = begin;
-            std::map<std::int64_t, unsigned> lanes_of;  // by column
-            for (; end != some.end() && end->first / lanes<T> == block; ++end) {
-                lanes_of[end->second] |= 1u << end->first % lanes<T>;
-                out_[pairs_.at(end->first, end->second)] = Out(0);
-                used[static_cast<std::size_t>(block)] = used[static_cast<std::size_t>(end->second / lanes<T>)] = 1;
-            }
-            begin = end;
+        for (std::int64_t block = 0; block * lanes<T> < pairs_.rows; ++block) {
             const auto first = static_cast<std::int64_t>(columns.size());
-            for (const auto& [column, mask] : lanes_of) {
-                columns.push_back(static_cast<std::int32_t>(column));
+            for (std::int64_t j = first_column(block); j < n_; ++j) {
+                unsigned mask = 0;
+                for (std::int64_t l = 0; l < lanes<T>; ++l) {
+                    const std::int64_t i = block * lanes<T> + l;
+                    if (!pairs_.wanted(i, j) || out_[pairs_.at(i, j)] >= Out(0)) continue;
+                    out_[pairs_.at(i, j)] = Out(0);
+                    mask |= 1u << l;
+                }
+                if (!mask) continue;
+                columns.push_back(static_cast<std::int32_t>(j));
                 masks.push_back(static_cast<std::uint16_t>(mask));
+                used[static_cast<std::size_t>(block)] = used[static_cast<std::size_t>(j / lanes<T>)] = 1;
             }
             const auto last = static_cast<std::int64_t>(columns.size());
             constexpr std::int64_t together = 64;
@@ -131,9 +134,17 @@ public:
         pass(Tile::differences, todo, used);
     }
 
+    // Below the diagonal as above, square by square, so that both stay in cache.
     void mirror() const {
-        for (std::int64_t i = 0; i < n_; ++i)
-            for (std::int64_t j = i + 1; j < n_; ++j) out_[j * n_ + i] = out_[i * n_ + j];
+        constexpr std::int64_t side = 64;
+        const auto copy = [this](std::int64_t square) {
+            const std::int64_t i0 = square * side, i1 = std::min(n_, i0 + side);
+            for (std::int64_t j0 = i0; j0 < n_; j0 += side)
+                for (std::int64_t i = i0; i < i1; ++i)
+                    for (std::int64_t j = std::max(j0, i + 1); j < std::min(n_, j0 + side); ++j)
+                        out_[j * n_ + i] = out_[i * n_ + j];
+        };
+        parallel_for((n_ + side - 1) / side, threads_, copy, poll_);
     }
 
 private:
@@ -157,17 +168,17 @@ private:
     void pass(Tile kind, const std::vector<Unit>& todo, const std::vector<std::uint8_t>& used) {
         features_.restart(kind == Tile::maxima, threads_);
         while (const std::int64_t n_features = features_.advance(room_)) {
-            if (poll_) poll_();
-            parallel_for(blocks_, threads_, [&](std::int64_t block) {
+            const auto make = [&](std::int64_t block) {
                 if (!used[static_cast<std::size_t>(block)]) return;
                 T* values = values_.get() + block * block_stride_;
                 features_.make(block, values);
                 if (kind == Tile::maxima)
                     loops<T>().row_sums(values, n_features, sums_.get() + block * panels_ * lanes<T>,
                                         norms_.data() + 2 * block * lanes<T>);
-            });
-            parallel_for(static_cast<std::int64_t>(todo.size()), threads_,
-                         [&](std::int64_t u) { add(kind, todo[static_cast<std::size_t>(u)], n_features); });
+            };
+            const auto sum = [&](std::int64_t u) { add(kind, todo[static_cast<std::size_t>(u)], n_features); };
+            parallel_for(blocks_, threads_, make, poll_);
+            parallel_for(static_cast<std::int64_t>(todo.size()), threads_, sum, poll_);
         }
     }
 
@@ -218,8 +229,7 @@ void sum_l1(Features<T>& features, Features<Exact>& exact, const Pairs& pairs, T
     sum.all(Tile::maxima);
     if (pairs.symmetric)
         for (std::int64_t i = 0; i < pairs.n; ++i) out[pairs.at(i, i)] = T(0);
-    if (const auto close = sum.close_pairs(); !close.empty())
-        Summation<Exact, T>(exact, pairs, out, threads, poll).again(close);
+    if (sum.mark_close_pairs()) Summation<Exact, T>(exact, pairs, out, threads, poll).again();
     if (pairs.symmetric) sum.mirror();
 }
 
@@ -230,11 +240,11 @@ void pairwise(const Strided2<T>& x, const T* weights, Term term, std::int64_t sp
               const Poll& poll) {
     DenseFeatures<T> features(x, weights);
     const std::int64_t n = x.shape[0];
-    const Pairs pairs{split ? split : n, split, n, split == 0};
+    const Pairs pairs{split ? split : n, split, n, split == 0 && term != Term::masked};
     std::fill_n(out, pairs.rows * (n - split), T(0));
     if (term == Term::l1) return sum_l1(features, features, pairs, out, threads, poll);
     Summation<T, T> sum(features, pairs, out, threads, poll);
-    sum.all(term == Term::squares ? Tile::squares : Tile::products);
+    sum.all(term == Term::squares ? Tile::squares : term == Term::masked ? Tile::masked : Tile::products);
     if (pairs.symmetric) sum.mirror();
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -14,6 +15,16 @@
 namespace pyattnorg::cpu {
 namespace {
 
+// Long enough apart to cost nothing, even from job to job.
+void ask(const Poll& poll) {
+    using Clock = std::chrono::steady_clock;
+    thread_local Clock::time_point last{};
+    const auto now = Clock::now();
+    if (now - last < std::chrono::milliseconds(100)) return;
+    last = now;
+    poll();
+}
+
 struct Job {
     std::int64_t n;
     const std::function<void(std::int64_t)>* task;
@@ -22,9 +33,10 @@ struct Job {
     std::exception_ptr error;
     std::mutex error_mutex;
 
-    void work() {
+    void work(const Poll& poll = {}) {
         for (std::int64_t i; !failed.load(std::memory_order_relaxed) && (i = next.fetch_add(1)) < n;) {
             try {
+                if (poll) ask(poll);
                 (*task)(i);
             } catch (...) {
                 const std::lock_guard lock(error_mutex);
@@ -40,7 +52,7 @@ class Pool {
 public:
     std::mutex busy;
 
-    void run(Job& job, int helpers) {
+    void run(Job& job, int helpers, const Poll& poll) {
         try {
             while (static_cast<int>(workers_.size()) < helpers) workers_.emplace_back([this] { loop(); });
         } catch (const std::system_error&) {
@@ -52,7 +64,7 @@ public:
             wanted_ = helpers;
         }
         posted_.notify_all();
-        job.work();
+        job.work(poll);
         std::unique_lock lock(mutex_);
         wanted_ = 0;  // whoever has not started yet is not needed any more
         finished_.wait(lock, [this] { return running_ == 0; });
@@ -98,18 +110,18 @@ Pool& pool() {
 
 }  // namespace
 
-void parallel_for(std::int64_t n, int threads, const std::function<void(std::int64_t)>& task) {
+void parallel_for(std::int64_t n, int threads, const std::function<void(std::int64_t)>& task, const Poll& poll) {
     Job job{.n = n, .task = &task, .next = 0, .failed = false, .error = {}, .error_mutex = {}};
     const int helpers = static_cast<int>(std::min<std::int64_t>(threads, n)) - 1;
     if (helpers > 0) {
         Pool& p = pool();
         if (std::unique_lock lock(p.busy, std::try_to_lock); lock) {
-            p.run(job, helpers);
+            p.run(job, helpers, poll);
         } else {
-            job.work();
+            job.work(poll);
         }
     } else {
-        job.work();
+        job.work(poll);
     }
     if (job.error) std::rethrow_exception(job.error);
 }

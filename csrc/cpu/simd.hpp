@@ -68,6 +68,13 @@ struct BitsOf<double> {
     static constexpr unsigned long long magnitude = ~0ull >> 1;
 };
 
+// a where b is not 0, else 0.
+template <class T>
+inline Vector<T> where_not_zero(Vector<T> a, Vector<T> b) {
+    using Bits = typename BitsOf<T>::type;
+    return reinterpret_cast<Vector<T>>(reinterpret_cast<Bits>(a) & reinterpret_cast<Bits>(b != Vector<T>{}));
+}
+
 // Clears the sign bit: one operation on any port.
 template <class T>
 inline Vector<T> magnitude(Vector<T> v) {

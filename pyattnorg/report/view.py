@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyattnorg.arrays import FloatArray
 from pyattnorg.organization import HEADS, KEYS, QUERIES, Organization
 from pyattnorg.pictures import readable
 from pyattnorg.report.blocks import Blocks, by_runs, by_tree
@@ -70,7 +71,7 @@ class View:
         return self.organization.network.heads.layer
 
     @cached_property
-    def decay(self) -> dict[str, NDArray[np.float64]]:
+    def decay(self) -> dict[str, FloatArray]:
         """Coefficient magnitudes in each basis."""
         return self.organization.decay()
 
