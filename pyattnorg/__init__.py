@@ -12,14 +12,16 @@ from pyattnorg.builders import binary_tree, flexible_tree
 from pyattnorg.config import show_config
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
 from pyattnorg.distances import pairwise_l1, tree_emd
+from pyattnorg.folders import Folders
 from pyattnorg.haar import haar, haar_basis, ihaar
-from pyattnorg.network import Heads, NetworkTensor
+from pyattnorg.head_table import Heads
+from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import Organization, organize
 from pyattnorg.questionnaire import Questionnaire
 from pyattnorg.sparsity import effective_number, l1_entropy
 from pyattnorg.store import DamagedFileError, load
 from pyattnorg.threads import get_num_threads, set_num_threads
-from pyattnorg.trees import Folders, PartitionTree
+from pyattnorg.trees import PartitionTree
 
 if TYPE_CHECKING:
     from pyattnorg.capture import Capture, capture, capturing, from_arrays

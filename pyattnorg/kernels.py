@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from pyattnorg import _core, reference
 from pyattnorg.arrays import Array, FloatArray, given, require_finite
+from pyattnorg.folders import IntArray
 from pyattnorg.plans import HaarSteps, SumProgram, haar_steps, sum_program
 from pyattnorg.threads import get_num_threads
-from pyattnorg.trees import IntArray, PartitionTree
+from pyattnorg.trees import PartitionTree
 
 Term: TypeAlias = Literal["l1", "squares", "masked", "products"]
 BACKENDS = ("cpu", "reference")

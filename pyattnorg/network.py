@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -12,82 +11,12 @@ from numpy.typing import NDArray
 
 from pyattnorg.arrays import Array, FloatArray, lowest_number, require_finite, to_numpy
 from pyattnorg.checks import one_of
+from pyattnorg.head_table import Heads
+from pyattnorg.visibility import BoolArray, as_deep_as, fill_invisible, visible_cells
 
 Kind: TypeAlias = Literal["scores", "weights", "logweights"]
 Masked: TypeAlias = Literal["mean", "floor", "raw"]
-BoolArray = NDArray[np.bool_]
 KINDS = ("scores", "weights", "logweights")
-
-
-@dataclass(frozen=True)
-class Heads:
-    """The table of heads, layer-major: one entry a head in every column.
-
-    `layer` and `head` count from 0 in the model's own numbering, `kv_group` says which heads share keys (the head
-    itself where none do), `group` names the part of the model (``""`` where there is one), `module` its module path.
-    """
-
-    layer: NDArray[np.int64]
-    head: NDArray[np.int64]
-    kv_group: NDArray[np.int64]
-    group: tuple[str, ...]
-    module: tuple[str, ...]
-
-    COLUMNS = ("layer", "head", "kv_group", "group", "module")
-
-    @classmethod
-    def of(cls, columns: Mapping[str, Sequence[Any]] | Heads | None, n: int) -> Heads:
-        """A table of `n` heads from columns; without any, head ``i`` of layer 0."""
-        if isinstance(columns, Heads):
-            columns = columns.to_dict()
-        columns = {} if columns is None else dict(columns)
-        unknown = sorted(set(columns) - set(cls.COLUMNS))
-        if unknown:
-            raise ValueError(f"heads: unknown column(s) {unknown}, expected some of {list(cls.COLUMNS)}")
-        for name, column in columns.items():
-            if len(column) != n:
-                raise ValueError(f"heads: column {name!r} has {len(column)} entries, the tensor has {n} heads")
-
-        def whole(name: str, default: NDArray[np.int64]) -> NDArray[np.int64]:
-            return np.asarray(columns.get(name, default)).astype(np.int64).reshape(n)
-
-        head = whole("head", np.arange(n))
-        return cls(
-            layer=whole("layer", np.zeros(n, np.int64)),
-            head=head,
-            kv_group=whole("kv_group", head),
-            group=tuple(str(g) for g in columns.get("group", [""] * n)),
-            module=tuple(str(m) for m in columns.get("module", [""] * n)),
-        )
-
-    def __len__(self) -> int:
-        return len(self.layer)
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """``L5H3``, with the group before it (``encoder.L5H3``) where there are several."""
-        several = len(set(self.group)) > 1
-        return tuple(
-            f"{group + '.' if several and group else ''}L{layer}H{head}"
-            for layer, head, group in zip(self.layer, self.head, self.group)
-        )
-
-    def take(self, indices: Sequence[int] | NDArray[Any]) -> Heads:
-        """The heads at `indices`, in that order."""
-        at = np.asarray(indices, dtype=np.int64).reshape(-1)
-        return Heads(
-            self.layer[at],
-            self.head[at],
-            self.kv_group[at],
-            tuple(self.group[i] for i in at),
-            tuple(self.module[i] for i in at),
-        )
-
-    def to_dict(self) -> dict[str, list[Any]]:
-        return {name: list(np.asarray(getattr(self, name)).tolist()) for name in self.COLUMNS}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Heads) and self.to_dict() == other.to_dict()
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +71,8 @@ class NetworkTensor:
             raise ValueError(f"values: got shape {x.shape}, expected (queries, keys, heads) with no empty axis")
         lowest = lowest_number(values)
         x = x.astype(np.float64 if x.dtype.kind != "f" or x.dtype.itemsize >= 8 else np.float32, copy=False)
-        seen = _visible_cells(x, visible, None if kind == "weights" else lowest)
-        checked = x if seen is None else np.where(_like(seen, x), x, 0)
+        seen = visible_cells(x, visible, None if kind == "weights" else lowest)
+        checked = x if seen is None else np.where(as_deep_as(seen, x), x, 0)
         require_finite(checked, "values")
         put = object.__setattr__
         put(self, "values", _frozen(x.copy() if x.flags.writeable and np.may_share_memory(x, raw) else x))
@@ -191,7 +120,7 @@ class NetworkTensor:
         """Visible cells as (queries, keys, heads), whatever was given."""
         if self.visible is None:
             return np.broadcast_to(np.True_, self.shape)
-        return np.broadcast_to(_like(self.visible, self.values), self.shape)
+        return np.broadcast_to(as_deep_as(self.visible, self.values), self.shape)
 
     def take_heads(self, which: Sequence[int] | Sequence[str] | NDArray[Any]) -> NetworkTensor:
         """The network of some heads, by index or label, in that order."""
@@ -250,52 +179,6 @@ class NetworkTensor:
         hidden = "" if self.visible is None else f", {self.visible_cells().mean():.0%} visible"
         layers = len({(g, int(n)) for g, n in zip(self.heads.group, self.heads.layer)})
         return f"NetworkTensor({self.kind}, {q} queries x {k} keys x {h} heads of {layers} layer(s){hidden})"
-
-
-def fill_invisible(values: FloatArray, visible: BoolArray, how: str, axis: int = 1) -> FloatArray:
-    """A copy with invisible cells replaced: by 0, or by the mean or minimum of the visible ones along `axis`.
-
-    A row that sees nothing takes the mean (minimum) of all visible cells that differ from it on `axis` 0 as well,
-    then of everything visible, so that no sentinel ever reaches a computation.
-    """
-    seen = np.broadcast_to(visible, values.shape)
-    if how == "zero":
-        return np.where(seen, values, values.dtype.type(0))
-    kept = np.where(seen, values, 0).astype(np.float64)
-    fill = np.zeros(values.shape)
-    known = np.zeros(values.shape, bool)
-    for over in ((axis,), (0, axis) if axis else (0, 1), tuple(range(values.ndim))):
-        count = seen.sum(over, keepdims=True)
-        if how == "mean":
-            level = kept.sum(over, keepdims=True) / np.maximum(count, 1)
-        else:
-            level = np.where(seen, values, np.inf).min(over, keepdims=True)
-        use = np.broadcast_to(count > 0, values.shape) & ~known
-        fill = np.where(use, np.where(np.isfinite(level), level, 0), fill)
-        known |= use
-        if known.all():
-            break
-    return np.where(seen, values, fill.astype(values.dtype))
-
-
-def _visible_cells(x: FloatArray, visible: Array | None, lowest: float | None) -> BoolArray | None:
-    if visible is None:
-        if lowest is None or not (x.min() <= lowest or np.isneginf(x).any()):
-            return None
-        seen = ~(x <= lowest)  # NaN stays visible, so that it is reported
-        return None if seen.all() else seen
-    seen = to_numpy(visible, "visible")
-    if seen.dtype != np.bool_:
-        if not np.isin(seen, (0, 1)).all():
-            raise ValueError("visible: expected booleans, True where the model can see; got other numbers")
-        seen = seen.astype(bool)
-    if seen.shape not in (x.shape, x.shape[:2]):
-        raise ValueError(f"visible: got shape {seen.shape}, expected {x.shape[:2]} or {x.shape}")
-    return None if seen.all() else seen.copy()
-
-
-def _like(visible: BoolArray, values: FloatArray) -> BoolArray:
-    return visible[:, :, None] if visible.ndim == 2 and values.ndim == 3 else visible
 
 
 def _frozen(x: NDArray[Any]) -> NDArray[Any]:

@@ -15,12 +15,12 @@ from pyattnorg.arrays import Array, FloatArray
 from pyattnorg.diffusion import DiffusionMap
 from pyattnorg.haar import haar
 from pyattnorg.network import Masked, NetworkTensor
-from pyattnorg.questionnaire import Iteration, Progress, Questionnaire
-from pyattnorg.sparsity import effective_number, l1_entropy
+from pyattnorg.progress import Progress
+from pyattnorg.questionnaire import Iteration, Questionnaire
+from pyattnorg.sparsity import head_numbers, l1_entropy
 from pyattnorg.trees import PartitionTree
 
 QUERIES, KEYS, HEADS = 0, 1, 2
-COARSEST = 10  # Haar functions a side that the paper's head entropy looks at
 SHUFFLE_SEED = 0
 
 
@@ -162,9 +162,7 @@ class Organization:
         the largest of any head; entropy: normalised l1 entropy of its bi-Haar coefficients; effective: their effective
         number; x, y, z: diffusion coordinates (where there are so many); nearest: its three nearest heads.
         """
-        bi_haar = haar(self.network.values, [self.trees_[QUERIES], self.trees_[KEYS], None])
-        involvement = np.abs(bi_haar[:COARSEST, :COARSEST]).sum((0, 1), dtype=np.float64)
-        involvement /= involvement.max() or 1.0
+        numbers = head_numbers(self.network.values, self.trees_[QUERIES], self.trees_[KEYS])
         folder_of = {label: i for i, folder in enumerate(self.head_folders()) for label in folder}
         position = np.argsort(self.trees_[HEADS].order)
         columns = self.network.heads.to_dict()
@@ -172,8 +170,8 @@ class Organization:
         rows = []
         for i, label in enumerate(self.labels):
             row = {"label": label} | {name: column[i] for name, column in columns.items()}
-            row |= {"folder": folder_of[label], "position": int(position[i]), "involvement": float(involvement[i])}
-            row |= {"entropy": l1_entropy(bi_haar[:, :, i]), "effective": effective_number(bi_haar[:, :, i])}
+            row |= {"folder": folder_of[label], "position": int(position[i])}
+            row |= {name: float(column[i]) for name, column in numbers.items()}
             row |= {name: float(value) for name, value in zip("xyz", coordinates[i])}
             row["nearest"] = " ".join(self.nearest_heads(label))
             rows.append(row)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable, Sequence
-from time import perf_counter
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
@@ -17,14 +15,14 @@ from pyattnorg.checks import number, one_of, whole
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
 from pyattnorg.distances import PerAxis, per_axis, tree_emd
 from pyattnorg.haar import haar, ihaar
-from pyattnorg.network import fill_invisible
+from pyattnorg.progress import Progress, Stages
 from pyattnorg.sparsity import l1_entropy
 from pyattnorg.trees import PartitionTree
+from pyattnorg.visibility import fill_invisible
 
 Schedule: TypeAlias = Literal["refined", "paper"]
 TreeKind: TypeAlias = Literal["flexible", "binary"]
 Initial: TypeAlias = Literal["cosine", "gaussian"]
-Progress: TypeAlias = Callable[[str, int, int], None]
 
 
 class Iteration(TypedDict):
@@ -162,7 +160,7 @@ class Questionnaire:
         # Axes whose first trees somebody asks for: not the last one's, but in the paper's two-axis order.
         initial = [axis for axis in todo if first[axis] is None and (axis != todo[0] or (paper and n_axes == 2))]
         total = len(initial) + self.n_iter * n_axes
-        stage = _Stages(progress, self.verbose, total)
+        stage = Stages(progress, self.verbose, total)
         for axis in initial:
             stage.begin(f"initial tree of axis {axis}")
             first[axis] = self._build(self._initial_affinity(np.moveaxis(values, axis, 0)))
@@ -278,27 +276,6 @@ class Questionnaire:
         if not hasattr(self, "trees_"):
             raise ValueError("this Questionnaire is not fitted yet; call fit first")
         return self
-
-
-class _Stages:
-    """Tells what is being done, to a callback and, if asked, to standard error."""
-
-    def __init__(self, progress: Progress | None, verbose: bool, total: int) -> None:
-        self.progress, self.verbose, self.total = progress, verbose, total
-        self.done, self.start = 0, perf_counter()
-
-    def begin(self, stage: str) -> None:
-        if self.progress is not None:
-            self.progress(stage, self.done, self.total)
-        if self.verbose:
-            print(f"{perf_counter() - self.start:8.2f} s  {stage}", file=sys.stderr)
-        self.done += 1
-
-    def end(self) -> None:
-        if self.progress is not None:
-            self.progress("organised", self.total, self.total)
-        if self.verbose:
-            print(f"{perf_counter() - self.start:8.2f} s  organised", file=sys.stderr)
 
 
 def _filled(x: Array, visible: Array | None) -> FloatArray:

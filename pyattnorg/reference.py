@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.arrays import FloatArray
-from pyattnorg.trees import IntArray, PartitionTree
+from pyattnorg.folders import IntArray
+from pyattnorg.trees import PartitionTree
 
 TERMS = {
     "l1": lambda a, b: np.abs(a - b),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyattnorg import kernels
 from pyattnorg.arrays import Array, FloatArray, given
+from pyattnorg.haar import haar
+from pyattnorg.trees import PartitionTree
 
 
 def l1_entropy(c: Array, *, normalized: bool = True) -> float:
@@ -38,6 +41,24 @@ def effective_number(c: Array) -> float:
     """
     total, length, _ = _norms(given(c, "c", min_ndim=0).values)
     return (total / length) ** 2 if length else 0.0
+
+
+COARSEST = 10  # Haar functions a side that the paper's head entropy looks at
+
+
+def head_numbers(values: FloatArray, queries: PartitionTree, keys: PartitionTree) -> dict[str, NDArray[np.float64]]:
+    """Numbers of every head, from its coefficients in the bi-Haar basis of the query and key trees.
+
+    ``involvement``: the paper's head entropy ``sum |c_ab|`` over the 10 x 10 coarsest functions, over the largest of any
+    head; ``entropy``: normalised l1 entropy; ``effective``: effective number of coefficients. Each of shape (heads,).
+    """
+    c = np.moveaxis(haar(values, [queries, keys, None]), 2, 0)
+    coarse = np.abs(c[:, :COARSEST, :COARSEST]).sum((1, 2), dtype=np.float64)
+    return {
+        "involvement": coarse / (coarse.max() or 1.0),
+        "entropy": np.array([l1_entropy(head) for head in c]),
+        "effective": np.array([effective_number(head) for head in c]),
+    }
 
 
 def _norms(c: FloatArray) -> tuple[float, float, float]:

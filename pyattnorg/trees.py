@@ -7,7 +7,6 @@ level (chains) are stored once, with the levels they span. Nothing here recurses
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -15,36 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.arrays import Array, to_numpy
+from pyattnorg.folders import Folders, IntArray, distinct_folders, fixed
 
-IntArray = NDArray[np.int32]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Folders:
-    """The distinct folders of a tree, breadth-first: by the level at which they split, then by first leaf.
-
-    Every field has one entry a folder. `first_level` and `last_level` are the levels it spans (0 is the root's),
-    `size` its number of leaves, `start` the position of its first leaf in the tree's `order` (its leaves are
-    `order[start:start + size]`), `parent` the folder above (-1 for the root).
-    """
-
-    first_level: IntArray
-    last_level: IntArray
-    size: IntArray
-    start: IntArray
-    parent: IntArray
-
-    def __len__(self) -> int:
-        return len(self.size)
-
-    @cached_property
-    def children(self) -> tuple[IntArray, IntArray]:
-        """Children of all folders, by first leaf: `child[offset[i]:offset[i + 1]]` are those of folder `i`."""
-        below = np.flatnonzero(self.parent >= 0)
-        child = below[np.lexsort((self.start[below], self.parent[below]))]
-        counts = np.bincount(self.parent[below], minlength=len(self))
-        return _fixed(np.concatenate([[0], np.cumsum(counts)])), _fixed(child)
 
 
 class PartitionTree:
@@ -180,7 +152,7 @@ class PartitionTree:
     @cached_property
     def _order(self) -> IntArray:
         # Labels are numbered by first leaf, so sorting leaves by their path of labels lists the folders depth-first.
-        return _fixed(np.lexsort(self._labels[::-1]))
+        return fixed(np.lexsort(self._labels[::-1]))
 
     def folder_sizes(self, level: int) -> IntArray:
         """Sizes of the folders of one level; `level` may be negative, -1 is the level of leaves."""
@@ -194,45 +166,7 @@ class PartitionTree:
 
     @cached_property
     def _folders(self) -> Folders:
-        n = self.n_leaves
-        position = np.empty(n, np.int64)
-        position[self.order] = np.arange(n)
-        first_level: list[NDArray[Any]] = []
-        last_level: list[tuple[NDArray[Any], int]] = []
-        size: list[NDArray[Any]] = []
-        first: list[NDArray[Any]] = []
-        parent: list[NDArray[Any]] = []
-        above = np.empty(0, np.int64)  # folder of each label one level up
-        count = 0
-        for level, labels in enumerate(self._labels):
-            sizes = np.bincount(labels)
-            firsts = np.unique(labels, return_index=True)[1]
-            here = above[self._labels[level - 1][firsts]] if level else np.full(1, -1)
-            known = np.concatenate(size) if size else np.empty(0, np.int64)
-            new = np.full(len(sizes), True) if level == 0 else known[here] != sizes
-            ids = np.where(new, count + np.cumsum(new) - 1, here)
-            first_level.append(np.full(int(new.sum()), level))
-            size.append(sizes[new])
-            first.append(firsts[new])
-            parent.append(here[new])
-            count += int(new.sum())
-            last_level.append((ids, level))
-            above = ids
-        last = np.zeros(count, np.int64)
-        for ids, level in last_level:
-            last[ids] = level
-        first_leaf = np.concatenate(first)
-        rank = np.lexsort((first_leaf, last))
-        back = np.empty(count, np.int64)
-        back[rank] = np.arange(count)
-        parents = np.concatenate(parent)[rank]
-        return Folders(
-            first_level=_fixed(np.concatenate(first_level)[rank]),
-            last_level=_fixed(last[rank]),
-            size=_fixed(np.concatenate(size)[rank]),
-            start=_fixed(position[first_leaf[rank]]),
-            parent=_fixed(np.where(parents >= 0, back[parents], -1)),
-        )
+        return distinct_folders(self._labels, self.order)
 
     def weights(self, alpha: float = 0.0, beta: float = 1.0) -> NDArray[np.float64]:
         """Weight of every distinct folder in the tree distance, shape (n_folders,).
@@ -308,13 +242,6 @@ class PartitionTree:
 
     def __repr__(self) -> str:
         return f"PartitionTree({self.n_leaves} leaves, {self.n_levels} levels, {self.n_folders} folders)"
-
-
-def _fixed(x: NDArray[Any]) -> IntArray:
-    """A read-only int32 copy."""
-    out = x.astype(np.int32)
-    out.flags.writeable = False
-    return out
 
 
 def _canonical(row: NDArray[Any]) -> IntArray:

@@ -1,0 +1,60 @@
+"""Cells that a model can see, and what stands in those that it cannot: never a number that a mask left there."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyattnorg.arrays import Array, FloatArray, to_numpy
+
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+
+def fill_invisible(values: FloatArray, visible: BoolArray, how: str, axis: int = 1) -> FloatArray:
+    """A copy with invisible cells replaced: by 0, or by the mean or minimum of the visible ones along `axis`.
+
+    A row that sees nothing takes the mean (minimum) of all visible cells that differ from it on `axis` 0 as well,
+    then of everything visible, so that no sentinel ever reaches a computation.
+    """
+    seen = np.broadcast_to(visible, values.shape)
+    if how == "zero":
+        return np.where(seen, values, values.dtype.type(0))
+    kept = np.where(seen, values, 0).astype(np.float64)
+    fill = np.zeros(values.shape)
+    known = np.zeros(values.shape, bool)
+    for over in ((axis,), (0, axis) if axis else (0, 1), tuple(range(values.ndim))):
+        count = seen.sum(over, keepdims=True)
+        if how == "mean":
+            level = kept.sum(over, keepdims=True) / np.maximum(count, 1)
+        else:
+            level = np.where(seen, values, np.inf).min(over, keepdims=True)
+        use = np.broadcast_to(count > 0, values.shape) & ~known
+        fill = np.where(use, np.where(np.isfinite(level), level, 0), fill)
+        known |= use
+        if known.all():
+            break
+    return np.where(seen, values, fill.astype(values.dtype))
+
+
+def visible_cells(x: FloatArray, visible: Array | None, lowest: float | None) -> BoolArray | None:
+    """Visible cells as told, or as sentinels in `x` (-inf, or as low as `lowest`) tell; None where all are."""
+    if visible is None:
+        if lowest is None or not (x.min() <= lowest or np.isneginf(x).any()):
+            return None
+        seen = ~(x <= lowest)  # NaN stays visible, so that it is reported
+        return None if seen.all() else seen
+    seen = to_numpy(visible, "visible")
+    if seen.dtype != np.bool_:
+        if not np.isin(seen, (0, 1)).all():
+            raise ValueError("visible: expected booleans, True where the model can see; got other numbers")
+        seen = seen.astype(bool)
+    if seen.shape not in (x.shape, x.shape[:2]):
+        raise ValueError(f"visible: got shape {seen.shape}, expected {x.shape[:2]} or {x.shape}")
+    return None if seen.all() else seen.copy()
+
+
+def as_deep_as(visible: BoolArray, values: FloatArray) -> BoolArray:
+    """Cells of (queries, keys) as cells of (queries, keys, heads), where `values` has heads."""
+    return visible[:, :, None] if visible.ndim == 2 and values.ndim == 3 else visible
