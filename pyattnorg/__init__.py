@@ -27,14 +27,9 @@ if TYPE_CHECKING:
     from pyattnorg.capture import Capture, capture, capturing, from_arrays
     from pyattnorg.report import report
 
-# Read when first asked for, so that `import pyattnorg` stays quick.
-_LATER = {
-    "Capture": "pyattnorg.capture",
-    "capture": "pyattnorg.capture",
-    "capturing": "pyattnorg.capture",
-    "from_arrays": "pyattnorg.capture",
-    "report": "pyattnorg.report",
-}
+# Read when first asked for: `import pyattnorg` stays quick. `capture` and `report` are packages that can be called.
+_PACKAGES = ("capture", "report")
+_LATER = {"Capture": "capture", "capturing": "capture", "from_arrays": "capture"}
 
 __all__ = [
     "Capture",
@@ -73,11 +68,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _LATER and name not in _PACKAGES:
         raise AttributeError(f"module 'pyattnorg' has no attribute {name!r}")
     from importlib import import_module
 
-    found = getattr(import_module(_LATER[name]), name)
+    package = import_module(f"pyattnorg.{_LATER.get(name, name)}")
+    found = package if name in _PACKAGES else getattr(package, name)
     globals()[name] = found
     return found
 

@@ -62,6 +62,8 @@ def to_numpy(x: Array, name: str) -> NDArray[Any]:
             out = np.asarray(x)
         except (ValueError, TypeError) as error:
             raise TypeError(f"{name}: got {type(x).__name__}, which is no rectangular array ({error})") from None
+    if out.dtype.kind == "V" and out.dtype.name.startswith(("bfloat16", "float8")):  # NumPy's by way of ml_dtypes
+        out = out.astype(np.float32)
     if isinstance(out, np.ma.MaskedArray) and np.ma.is_masked(out):
         raise TypeError(f"{name}: got a masked array; pass its .data and the mask as a boolean array of visible cells")
     if out.dtype.kind not in "fiub":
@@ -97,14 +99,20 @@ def way_back(x: Array) -> Callable[[FloatArray], Any]:
     return back
 
 
-def lowest_number(x: Array) -> float:
-    """The lowest number of the dtype that came in, which marks masked cells in many models; -inf for integers."""
+FLOAT32_LOWEST = float(np.finfo(np.float32).min)
+BFLOAT16_LOWEST = -(2.0**128 - 2.0**120)
+
+
+def mask_values(x: Array) -> tuple[float, ...]:
+    """Numbers that mark masked cells in an array of this dtype: -inf and the lowest numbers of model dtypes."""
     if _is_torch(x):
         import torch
 
-        return float(torch.finfo(x.dtype).min) if x.dtype.is_floating_point else -np.inf
-    dtype = to_numpy(x, "x").dtype
-    return float(np.finfo(dtype).min) if dtype.kind == "f" else -np.inf
+        own = float(torch.finfo(x.dtype).min) if x.dtype.is_floating_point else -np.inf
+    else:
+        dtype = to_numpy(x, "x").dtype
+        own = float(np.finfo(dtype).min) if dtype.kind == "f" else -np.inf
+    return (-np.inf, own, FLOAT32_LOWEST, BFLOAT16_LOWEST)
 
 
 def require_finite(values: NDArray[Any], name: str) -> None:

@@ -37,7 +37,12 @@ def pairwise_l1(x: Array, y: Array | None = None, *, weights: Array | None = Non
     ours = given(x, "x")
     rows = _rows(ours.values)
     others = None if y is None else _rows(given(y, "y").values)
-    w = None if weights is None else given(weights, "weights", min_ndim=0).values.reshape(-1)
+    w = None
+    if weights is not None:
+        w = given(weights, "weights", min_ndim=0).values
+        if w.shape not in (ours.values.shape[1:], rows.shape[1:]):
+            raise ValueError(f"weights: got shape {w.shape}, expected that of one point, {ours.values.shape[1:]}")
+        w = w.reshape(-1)
     return ours.back(kernels.pairwise(rows, others, weights=w))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,13 +45,17 @@ class Heads:
             return np.asarray(columns.get(name, default)).astype(np.int64).reshape(n)
 
         head = whole("head", np.arange(n))
-        return cls(
+        table = cls(
             layer=whole("layer", np.zeros(n, np.int64)),
             head=head,
             kv_group=whole("kv_group", head),
             group=tuple(str(g) for g in columns.get("group", [""] * n)),
             module=tuple(str(m) for m in columns.get("module", [""] * n)),
         )
+        twice = [label for label, count in Counter(table.labels).items() if count > 1]
+        if twice:
+            raise ValueError(f"heads: {twice[0]} occurs more than once; layer, head and group must name one head")
+        return table
 
     def __len__(self) -> int:
         return len(self.layer)

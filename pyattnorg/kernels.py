@@ -255,10 +255,8 @@ def _checked(out: FloatArray, name: str) -> FloatArray:
     try:
         require_finite(out, name)
     except ValueError:
-        largest = np.finfo(out.dtype).max
-        raise SumOverflowError(
-            f"{name}: sums overflow {out.dtype} (largest {largest:.1e}); scale the values down or pass float64"
-        ) from None
+        wider = "" if out.dtype == np.float64 else " or pass float64"
+        raise SumOverflowError(f"{name}: sums overflow {out.dtype}; scale the values down{wider}") from None
     return out
 
 

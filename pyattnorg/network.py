@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg.arrays import Array, FloatArray, lowest_number, require_finite, to_numpy
+from pyattnorg.arrays import Array, FloatArray, mask_values, require_finite, to_numpy
 from pyattnorg.checks import one_of
 from pyattnorg.head_table import Heads
 from pyattnorg.visibility import BoolArray, as_deep_as, fill_invisible, visible_cells
@@ -69,9 +69,9 @@ class NetworkTensor:
         x = raw = to_numpy(values, "values")
         if x.ndim != 3 or 0 in x.shape:
             raise ValueError(f"values: got shape {x.shape}, expected (queries, keys, heads) with no empty axis")
-        lowest = lowest_number(values)
+        masks = () if kind == "weights" else mask_values(values)
         x = x.astype(np.float64 if x.dtype.kind != "f" or x.dtype.itemsize >= 8 else np.float32, copy=False)
-        seen = visible_cells(x, visible, None if kind == "weights" else lowest)
+        seen = visible_cells(x, visible, masks)
         checked = x if seen is None else np.where(as_deep_as(seen, x), x, 0)
         require_finite(checked, "values")
         put = object.__setattr__

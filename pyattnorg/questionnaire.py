@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import numpy as np
 
 from pyattnorg.affinity import cosine_affinity, dual_affinity, gaussian_affinity
-from pyattnorg.arrays import Array, FloatArray, given, to_numpy
+from pyattnorg.arrays import Array, FloatArray, given, mask_values, to_numpy
 from pyattnorg.builders import binary_tree, flexible_tree
 from pyattnorg.checks import number, one_of, whole
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
@@ -18,7 +18,7 @@ from pyattnorg.haar import haar, ihaar
 from pyattnorg.progress import Progress, Stages
 from pyattnorg.sparsity import l1_entropy
 from pyattnorg.trees import PartitionTree
-from pyattnorg.visibility import fill_invisible
+from pyattnorg.visibility import fill_invisible, visible_cells
 
 Schedule: TypeAlias = Literal["refined", "paper"]
 TreeKind: TypeAlias = Literal["flexible", "binary"]
@@ -144,7 +144,8 @@ class Questionnaire:
         x : array of two axes or more, none of them empty
             Such as queries x keys x heads.
         visible : bool array of the shape of `x` or of its first two axes, optional
-            Cells to be used; the others are filled with the mean of the visible ones along the second axis.
+            Cells to be used; the others are filled with the mean of the visible ones along the second axis. Without
+            it, -inf and the lowest numbers of model dtypes mark cells that are not.
         trees : sequence of PartitionTree or None, optional
             Trees to start from instead of those of the initial affinity, one an axis.
         progress : callable, optional
@@ -264,7 +265,7 @@ class Questionnaire:
     def organized(self, x: Array | None = None) -> Any:
         """`x` (the fitted tensor) with every axis in the order of its tree."""
         self._fitted()
-        values = self._values if x is None else x
+        values = self._values if x is None else x if hasattr(x, "shape") else to_numpy(x, "x")
         shape = tuple(tree.n_leaves for tree in self.trees_)
         if np.shape(values) != shape:
             raise ValueError(f"x: got shape {np.shape(values)}, expected {shape}")
@@ -279,16 +280,20 @@ class Questionnaire:
 
 
 def _filled(x: Array, visible: Array | None) -> FloatArray:
-    if visible is not None:
-        raw, seen = to_numpy(x, "x"), to_numpy(visible, "visible").astype(bool)
-        if raw.ndim < 2 or seen.shape not in (raw.shape, raw.shape[:2]):
-            raise ValueError(f"visible: got shape {seen.shape}, expected {raw.shape} or {raw.shape[:2]}")
+    """Values with a number in every cell, that no one else can change."""
+    raw = to_numpy(x, "x")
+    if raw.ndim < 2 or 0 in raw.shape:
+        raise ValueError(f"x: got shape {raw.shape}, expected two axes or more with at least one point on each")
+    wide: FloatArray = raw.astype(
+        np.float64 if raw.dtype.kind != "f" or raw.dtype.itemsize >= 8 else np.float32, copy=False
+    )
+    if visible is not None and np.shape(visible) == raw.shape[:2]:
+        visible = np.reshape(to_numpy(visible, "visible"), raw.shape[:2] + (1,) * (raw.ndim - 2))
+        visible = np.broadcast_to(visible, raw.shape)
+    seen = visible_cells(wide, visible, mask_values(x))
+    if seen is not None:
         if not seen.any():
             raise ValueError("visible: no cell is visible, so there is nothing to organise; check the mask")
-        seen = seen.reshape(seen.shape + (1,) * (raw.ndim - seen.ndim))
-        wide = np.result_type(raw.dtype, np.float32)
-        x = fill_invisible(raw.astype(wide, copy=False), seen, "mean")
-    values = given(x, "x", min_ndim=2).values
-    if 0 in values.shape:
-        raise ValueError(f"x: got shape {values.shape} with an empty axis, expected at least one point on each")
-    return values
+        return given(fill_invisible(wide, seen, "mean"), "x").values
+    values = given(wide, "x").values
+    return values.copy() if values.flags.writeable and np.may_share_memory(values, raw) else values

@@ -49,8 +49,8 @@ COARSEST = 10  # Haar functions a side that the paper's head entropy looks at
 def head_numbers(values: FloatArray, queries: PartitionTree, keys: PartitionTree) -> dict[str, NDArray[np.float64]]:
     """Numbers of every head, from its coefficients in the bi-Haar basis of the query and key trees.
 
-    ``involvement``: the paper's head entropy ``sum |c_ab|`` over the 10 x 10 coarsest functions, over the largest of any
-    head; ``entropy``: normalised l1 entropy; ``effective``: effective number of coefficients. Each of shape (heads,).
+    ``involvement``: the paper's head entropy ``sum |c_ab|`` over the 10 x 10 coarsest functions, over the largest of
+    any head; ``entropy``: normalised l1 entropy; ``effective``: effective number of coefficients. Each of (heads,).
     """
     c = np.moveaxis(haar(values, [queries, keys, None]), 2, 0)
     coarse = np.abs(c[:, :COARSEST, :COARSEST]).sum((1, 2), dtype=np.float64)

@@ -105,7 +105,7 @@ def load(path: str | os.PathLike[str]) -> Organization:
     if not target.exists():
         raise FileNotFoundError(f"path: {target} does not exist")
     try:
-        with np.load(target, allow_pickle=False) as file:
+        with open(target, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         about = json.loads(arrays.pop("about").tobytes())
         if about["format"] != FORMAT:

@@ -15,8 +15,10 @@ _requested: int | None = None
 def set_num_threads(threads: int | None) -> None:
     """Use this many threads in every kernel; None goes back to ``PYATTNORG_NUM_THREADS`` or all cores."""
     global _requested
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise ValueError(f"threads: got {threads!r}, expected a positive integer or None")
+    if threads is not None:
+        if isinstance(threads, bool) or not hasattr(threads, "__index__") or int(threads) < 1:
+            raise ValueError(f"threads: got {threads!r}, expected a positive integer or None")
+        threads = int(threads)
     _requested = threads
 
 

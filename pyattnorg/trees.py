@@ -33,10 +33,20 @@ class PartitionTree:
         Leaves such that every folder is one contiguous run; children stand by first leaf. Read-only.
     """
 
-    def __init__(self, labels: IntArray) -> None:
+    def __init__(self, labels: Array) -> None:
+        self._take(_checked_levels(labels))
+
+    def _take(self, labels: IntArray) -> None:
         labels.flags.writeable = False
         self._labels = labels
         self._made: dict[str, Any] = {}
+
+    @classmethod
+    def _trusted(cls, labels: IntArray) -> PartitionTree:
+        """From labels that are known to be canonical, nested, with root and leaves; the array becomes the tree's."""
+        tree = cls.__new__(cls)
+        tree._take(labels)
+        return tree
 
     # -- making one ---------------------------------------------------------------------------------------------
 
@@ -55,28 +65,7 @@ class PartitionTree:
         ValueError
             No leaves, or a level that does not refine the one before it.
         """
-        given = to_numpy(labels, "labels")
-        if given.ndim == 1:
-            given = given[None]
-        if given.ndim != 2 or given.shape[1] == 0:
-            raise ValueError(f"labels: got shape {np.shape(labels)}, expected (levels, n) with n at least 1")
-        if given.dtype.kind not in "iu" and not np.array_equal(given, np.rint(given)):
-            raise ValueError(f"labels: got dtype {given.dtype} with fractions, expected integers")
-        levels = [_canonical(row) for row in given]
-        n = given.shape[1]
-        if not levels or levels[0].max() > 0:
-            levels.insert(0, np.zeros(n, np.int32))
-        if levels[-1].max() < n - 1:
-            levels.append(np.arange(n, dtype=np.int32))
-        for level in range(1, len(levels)):
-            _, first = np.unique(levels[level], return_index=True)
-            bad = np.flatnonzero(levels[level - 1][first][levels[level]] != levels[level - 1])
-            if len(bad):
-                raise ValueError(
-                    f"labels: level {level} does not refine level {level - 1}: leaves {first[levels[level][bad[0]]]} "
-                    f"and {bad[0]} share a folder there but not above; every folder must lie inside one folder above"
-                )
-        return cls(np.stack(levels))
+        return cls(labels)
 
     @classmethod
     def from_linkage(cls, linkage: Array) -> PartitionTree:
@@ -110,7 +99,7 @@ class PartitionTree:
         for level in range(deepest, -1, -1):
             at = np.where(depth[at] > level, parent[at], at)
             labels[level] = _canonical(at)
-        return cls(labels)
+        return cls._trusted(labels)
 
     @classmethod
     def dyadic(cls, n: int) -> PartitionTree:
@@ -124,7 +113,7 @@ class PartitionTree:
             starts = np.unique(np.concatenate([starts, starts + (ends - starts + 1) // 2]))
             starts = starts[starts < n]
             levels.append((np.searchsorted(starts, np.arange(n), side="right") - 1).astype(np.int32))
-        return cls(np.stack(levels))
+        return cls._trusted(np.stack(levels))
 
     # -- what it is ---------------------------------------------------------------------------------------------
 
@@ -177,9 +166,14 @@ class PartitionTree:
         folders = self.folders()
         levels = (folders.last_level - folders.first_level + 1).astype(float)
         rate = -alpha * np.log(2.0)
-        geometric = np.expm1(rate * levels) / np.expm1(rate) if alpha else levels
-        span = np.exp(rate * folders.first_level) * geometric
-        weights: NDArray[np.float64] = (folders.size / self.n_leaves) ** beta * span
+        with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+            geometric = np.expm1(rate * levels) / np.expm1(rate) if rate else levels
+            span = np.exp(rate * folders.first_level) * geometric
+            weights: NDArray[np.float64] = (folders.size / self.n_leaves) ** beta * span
+        if not np.isfinite(weights).all():
+            raise ValueError(
+                f"alpha, beta: got {alpha!r}, {beta!r}, whose folder weights overflow; use smaller exponents"
+            )
         return weights
 
     def distance_matrix(self) -> NDArray[np.float64]:
@@ -227,7 +221,7 @@ class PartitionTree:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PartitionTree:
         """The tree that `to_dict` wrote."""
-        if data.get("kind") != "PartitionTree" or "labels" not in data:
+        if not isinstance(data, Mapping) or data.get("kind") != "PartitionTree" or "labels" not in data:
             raise ValueError("data: expected a dictionary written by PartitionTree.to_dict")
         return cls.from_labels(np.asarray(data["labels"]))
 
@@ -242,6 +236,32 @@ class PartitionTree:
 
     def __repr__(self) -> str:
         return f"PartitionTree({self.n_leaves} leaves, {self.n_levels} levels, {self.n_folders} folders)"
+
+
+def _checked_levels(labels: Array) -> IntArray:
+    """Canonical labels of a tree, root and leaves included, or an error that says what is wrong with them."""
+    given = to_numpy(labels, "labels")
+    if given.ndim == 1:
+        given = given[None]
+    if given.ndim != 2 or given.shape[1] == 0:
+        raise ValueError(f"labels: got shape {np.shape(labels)}, expected (levels, n) with n at least 1")
+    if given.dtype.kind not in "iu" and not np.array_equal(given, np.rint(given)):
+        raise ValueError(f"labels: got dtype {given.dtype} with fractions, expected integers")
+    levels = [_canonical(row) for row in given]
+    n = given.shape[1]
+    if not levels or levels[0].max() > 0:
+        levels.insert(0, np.zeros(n, np.int32))
+    if levels[-1].max() < n - 1:
+        levels.append(np.arange(n, dtype=np.int32))
+    for level in range(1, len(levels)):
+        _, first = np.unique(levels[level], return_index=True)
+        bad = np.flatnonzero(levels[level - 1][first][levels[level]] != levels[level - 1])
+        if len(bad):
+            raise ValueError(
+                f"labels: level {level} does not refine level {level - 1}: leaves {first[levels[level][bad[0]]]} "
+                f"and {bad[0]} share a folder there but not above; every folder must lie inside one folder above"
+            )
+    return np.stack(levels)
 
 
 def _canonical(row: NDArray[Any]) -> IntArray:

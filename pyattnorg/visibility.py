@@ -38,12 +38,12 @@ def fill_invisible(values: FloatArray, visible: BoolArray, how: str, axis: int =
     return np.where(seen, values, fill.astype(values.dtype))
 
 
-def visible_cells(x: FloatArray, visible: Array | None, lowest: float | None) -> BoolArray | None:
-    """Visible cells as told, or as sentinels in `x` (-inf, or as low as `lowest`) tell; None where all are."""
+def visible_cells(x: FloatArray, visible: Array | None, masks: tuple[float, ...]) -> BoolArray | None:
+    """Visible cells as told, or all that hold none of the numbers in `masks`; None where that is all of them."""
     if visible is None:
-        if lowest is None or not (x.min() <= lowest or np.isneginf(x).any()):
+        if not masks or not (x.min() <= max(masks) or np.isneginf(x).any()):
             return None
-        seen = ~(x <= lowest)  # NaN stays visible, so that it is reported
+        seen = ~np.isin(x, np.array(masks, x.dtype))  # NaN stays visible, so that it is reported
         return None if seen.all() else seen
     seen = to_numpy(visible, "visible")
     if seen.dtype != np.bool_:

@@ -27,7 +27,7 @@ MODULES = {
 # A module may import those of lower levels, and of its own where no circle comes of it.
 LEVELS = (
     ("_core", "_version"),
-    ("arrays", "checks", "folders", "head_table", "visibility", "progress", "threads"),
+    ("arrays", "checks", "doors", "folders", "head_table", "visibility", "progress", "threads"),
     ("trees", "network", "plans", "reference"),
     ("kernels",),
     ("config", "distances", "affinity", "diffusion", "builders", "haar"),
@@ -36,7 +36,7 @@ LEVELS = (
     ("report", "scale", "cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
-CAPTURE_NEEDS = {"arrays", "checks", "head_table", "visibility", "network"}
+CAPTURE_NEEDS = {"arrays", "checks", "doors", "head_table", "visibility", "network"}
 ON_USE = {
     "torch",
     "torchvision",

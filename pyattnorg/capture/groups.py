@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pyattnorg.capture.record import Record
@@ -26,10 +26,12 @@ class Bucket:
 
     @property
     def layers(self) -> set[int]:
+        """Layer numbers in it."""
         return {r.layer for r in self.records}
 
     @property
     def shape(self) -> tuple[int, int]:
+        """(queries, keys) of its maps."""
         return self.records[0].shape[1], self.records[0].shape[2]
 
 
@@ -85,21 +87,24 @@ def _names(buckets: list[Bucket]) -> list[str]:
     def plain(bucket: Bucket) -> str:
         path = bucket.prefix if bucket.prefix is not None else bucket.records[0].place.module
         words = [part for part in path.split(".") if part and part not in _PLAIN and not part.isdigit()]
-        base = tower(path) or side(path) or ".".join(words) or "attention"
+        base = tower(path) or side(path) or ".".join(words) or path or "attention"
         if bucket.cross:
             return "cross" if crosses == 1 else f"{base}.cross"
         return base
 
     names = [plain(b) for b in buckets]
-    for finer in (
-        lambda b: ".".join(p for p in (b.prefix if b.prefix is not None else b.records[0].place.module, b.suffix) if p),
+    finer: list[Callable[[Bucket], str]] = [
+        lambda b: b.prefix or "",
         lambda b: f"{b.shape[0]}x{b.shape[1]}",
-        lambda b: f"from L{min(b.layers)}",
-    ):
-        twice = {name for name in names if names.count(name) > 1}
-        for i, (name, bucket) in enumerate(zip(names, buckets, strict=True)):
-            if name in twice and finer(bucket) not in name:
-                names[i] = f"{name} {finer(bucket)}"
+        lambda b: b.suffix,
+    ]
+    for tell in finer:
+        for name in {name for name in names if names.count(name) > 1}:
+            alike = [i for i, other in enumerate(names) if other == name]
+            told = [tell(buckets[i]) for i in alike]
+            if len(set(told)) > 1:
+                for i, more in zip(alike, told, strict=True):
+                    names[i] = f"{name} {more}".strip()
     return [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names)]
 
 

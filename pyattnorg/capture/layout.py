@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from pyattnorg.capture.errors import UnsupportedAttentionError, named
+from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError, named
 from pyattnorg.capture.record import Place
 
 _HEAD_COUNTS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "num_head", "nhead", "heads")
@@ -23,6 +23,7 @@ class Scene:
     place: Place
     module: nn.Module
     parents: tuple[nn.Module, ...] = ()
+    chain: tuple[nn.Module, ...] = ()  # all that were running, the root first
 
     @property
     def name(self) -> str:
@@ -62,18 +63,18 @@ class Batches:
 
     sizes: set[int] = field(default_factory=set)
     sequence_first: set[tuple[int, int]] = field(default_factory=set)  # (length, batch)
+    lengths: set[int] = field(default_factory=set)  # every size of every input
 
     def read(self, tensors: Iterable[Tensor]) -> None:
         """Learn from input tensors."""
         for x in tensors:
-            if x.ndim == 0:
+            if x.is_nested or x.ndim == 0:
                 continue
             self.sizes.add(int(x.shape[0]))
+            self.lengths.update(int(n) for n in x.shape)
             if x.ndim == 1 or (x.is_floating_point() and x.ndim in (2, 3)):
                 self.sizes.add(1)  # it may be one example without a batch axis
-            if x.ndim == 3:
-                self.sequence_first.add((int(x.shape[0]), int(x.shape[1])))
-            elif x.ndim == 2 and not x.is_floating_point():
+            if x.ndim == 3 or (x.ndim == 2 and not x.is_floating_point()):
                 self.sequence_first.add((int(x.shape[0]), int(x.shape[1])))
 
     def accept(self, batch: int, length: int) -> bool:
@@ -108,16 +109,11 @@ class Layout:
 
 
 def read_layout(shape: Sequence[int], scene: Scene, batches: Batches) -> Layout:
-    """Read the shape of a map, or refuse it.
-
-    Parameters
-    ----------
-    shape : the map's (…, queries, keys).
-    scene : the module that made it.
-    batches : the batch sizes that the inputs allow.
-    """
+    """Read the shape (…, queries, keys) of a map that `scene` made, or refuse it."""
     shape = tuple(int(n) for n in shape)
     queries, said = shape[-2], scene.head_count()
+    if 0 in shape:
+        raise CaptureError(f"{scene.name}: saw a map of shape {shape}, expected at least one query and key")
     if len(shape) == 4:
         batch, heads = shape[:2]
         if said is not None and said != heads and scene.head_count_around() != heads:
@@ -152,8 +148,13 @@ def read_layout(shape: Sequence[int], scene: Scene, batches: Batches) -> Layout:
     )
 
 
-def refuse_channels(scene: Scene, heads: int, queries: int, width: int) -> None:
-    """Refuse maps whose queries are channels: then heads x queries, not heads x value width, is the model's width."""
+def refuse_channels(scene: Scene, heads: int, queries: int, keys: int, width: int, channels_first: bool) -> None:
+    """Refuse maps whose queries are channels: then heads x queries, not heads x value width, is the model's width.
+
+    Where both are the same number, only the order in memory tells: channels of a token lie side by side.
+    """
+    if queries != keys:
+        return
     kind = type(scene.module).__name__.lower()
     widths = set()
     for child in scene.module.children():
@@ -166,6 +167,11 @@ def refuse_channels(scene: Scene, heads: int, queries: int, width: int) -> None:
         raise UnsupportedAttentionError(
             f"{scene.name}: saw {heads} maps of {queries} x {queries} channels; attention over channels has no "
             "queries and keys among the tokens and is not supported"
+        )
+    if channels_first and queries == width and queries > 1:
+        raise UnsupportedAttentionError(
+            f"{scene.name}: saw {heads} maps of {queries} x {queries}, and cannot tell tokens from channels, as there "
+            f"are {queries} of both; use an input of another length"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +34,11 @@ class Maps:
     weights: Tensor  # all columns, those of sinks included
     hidden: Tensor | None
     sinks: int = 0
+
+    def take(self, take: Callable[[Tensor], Tensor]) -> Maps:
+        """The maps of some heads."""
+        hidden = None if self.hidden is None else take(self.hidden)
+        return Maps(take(self.scores), take(self.weights), hidden, self.sinks)
 
     def context(self, values: Tensor) -> Tensor:
         """What the attention gives: weights times values, (heads, queries, width)."""
@@ -72,7 +77,8 @@ def output_error(ours: Tensor, theirs: Tensor, hidden: Tensor | None) -> float:
 
 def tolerance(dtype: torch.dtype) -> float:
     """Rounding to expect of a result of this dtype, relative to its size; sums are long, and kernels differ."""
-    return 64 * torch.finfo(dtype).eps if dtype in (torch.float32, torch.float64) else 8 * torch.finfo(dtype).eps
+    eps = float(torch.finfo(dtype).eps)
+    return 64 * eps if dtype in (torch.float32, torch.float64) else 8 * eps
 
 
 __all__ = ["Maps", "attend", "output_error", "tolerance", "unseen", "wide"]

@@ -38,10 +38,14 @@ class Budget:
         self.limit = limit if limit is not None else None if free is None else free * 9 // 10
         self.taken = 0
 
-    def admit(self, layer: int, more_layers: int, shape: tuple[int, int, int], arrays: int, item: int = 4) -> None:
+    def admit(self, layer: int, more_layers: int, shape: tuple[int, int, int], arrays: int) -> None:
         """Count one layer of `shape` (heads, queries, keys); raise if it and `more_layers` like it cannot fit."""
+        self.taken += self.check(layer, more_layers, shape, arrays)
+
+    def check(self, layer: int, more_layers: int, shape: tuple[int, int, int], arrays: int) -> int:
+        """Bytes of one layer; raise if it and `more_layers` like it cannot fit."""
         heads, queries, keys = shape
-        one = heads * queries * keys * item * arrays
+        one = heads * queries * keys * 4 * arrays
         total = self.taken + one * (1 + more_layers)
         if self.limit is not None and total > self.limit:
             what = f"max_bytes={self.given}" if self.given is not None else f"{_size(self.limit)} that may be used"
@@ -50,7 +54,7 @@ class Budget:
                 f"keys, {arrays} array(s), {more_layers} more layer(s) like it) and there are {what}; "
                 "take fewer with layers= or heads=, keep=('weights',), or a shorter input"
             )
-        self.taken += one
+        return one
 
 
 def _size(n: float) -> str:

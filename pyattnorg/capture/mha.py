@@ -62,11 +62,10 @@ def see_mha(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mappi
             theirs = out[0][:, at] if batched else out[0]
             rows = None if hidden is None else hidden.all(0)  # a row of the output holds all heads
             error = output_error(ours, theirs, rows)
-        maps = maps if len(slot.heads) == heads else _taken(maps, slot.heads)
-        pads = to_numpy(padding, "key_padding_mask") if padding is not None and padding.dtype == torch.bool else None
+        pads = _hidden_and_bias(padding)[0] if same_tokens and padding is not None else None
         recorder.keep(
-            slot, maps, mask=kind, dtype=out[0].dtype, raw=True, output_error=error, dropout=dropout,
-            padding=pads if same_tokens else None,
+            slot, maps.take(slot.take), mask=kind, dtype=out[0].dtype, raw=True, output_error=error, dropout=dropout,
+            padding=None if pads is None else to_numpy(pads, "key_padding_mask"),
         )  # fmt: skip
 
 
@@ -126,13 +125,6 @@ def _hidden_and_bias(mask: Tensor) -> tuple[Tensor | None, Tensor | None]:
     if mask.dtype == torch.bool:
         return mask, None
     return hidden_by_bias(mask), mask
-
-
-def _taken(maps: Any, heads: Any) -> Any:
-    def take(x: Tensor | None) -> Tensor | None:
-        return x if x is None or x.shape[0] == 1 else x[heads]
-
-    return type(maps)(take(maps.scores), take(maps.weights), take(maps.hidden), maps.sinks)
 
 
 __all__ = ["see_mha"]

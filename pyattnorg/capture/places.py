@@ -23,7 +23,7 @@ class Places:
     def __init__(self, modules: Mapping[str, Any]) -> None:
         self._modules = modules
         self._known: dict[str, tuple[str, int, str] | None] = {}
-        self._layers: dict[tuple[str | None, str, bool], int] = {}
+        self._layers: dict[tuple[object, ...], int] = {}  # the last layer, of a series, and of each shape in it
 
     def place(self, running: Iterable[str]) -> Place:
         """The place that this chain of running modules means.
@@ -42,11 +42,19 @@ class Places:
         stacked = own is not None and self._stacks(module) > 1  # stages of blocks: no one number counts the layers
         return Place(module, prefix, re.sub(r"\d+", "*", suffix), None if stacked else number, cross)
 
-    def next_layer(self, place: Place) -> int:
-        """The layer of the next record there: its path's number, or the next one where that was had before."""
-        last = self._layers.get(place.series, -1)
-        layer = place.number if place.number is not None and place.number > last else last + 1
-        self._layers[place.series] = layer
+    def next_layer(self, place: Place, shape: tuple[int, int]) -> int:
+        """The layer of the next record there, of (queries, keys).
+
+        It is the path's number, or where maps of this shape had that one before (a shared module), the next one.
+        """
+        alike = (*place.series, *shape)
+        before = self._layers.get(alike, -1)
+        if place.number is None:
+            layer = self._layers.get(place.series, -1) + 1
+        else:
+            layer = place.number if place.number > before else before + 1
+        self._layers[alike] = layer
+        self._layers[place.series] = max(layer, self._layers.get(place.series, -1))
         return layer
 
     def restart(self) -> None:

@@ -30,6 +30,20 @@ class Factors:
             return self.right
         return self.left
 
+    @property
+    def channels_first(self) -> bool:
+        """For scores: whether what is summed over lies further apart in memory than the queries do."""
+        if self.equation is None:
+            return bool(self.left.stride(-1) > self.left.stride(-2))
+        mine, other, out = self.equation
+        x = self.left
+        if self.key_side is self.left:
+            mine, other, x = other, mine, self.right
+        summed = [i for i, label in enumerate(mine) if label in other and label not in out]
+        query = mine.find(out[-2:-1])
+        offset = x.ndim - len(mine)
+        return bool(summed) and query >= 0 and x.stride(offset + summed[-1]) > x.stride(offset + query)
+
     def sums_over(self, x: Tensor, axis: int, kept: int) -> bool:
         """Whether the product sums over axis `axis` of operand `x` and keeps axis `kept` (negative numbers)."""
         if self.equation is None:

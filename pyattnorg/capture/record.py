@@ -72,13 +72,13 @@ class Report(list[dict[str, Any]]):
         # a column that says nothing in any layer is left out of the print, not of the rows
         dull = {"group": "", "sink_mass": None, "output_error": None, "softmax_error": None, "dropout": 0.0}
         names = [
-            name
-            for name in self.COLUMNS
-            if any(name in row and row[name] != dull.get(name, object()) for row in self)
+            name for name in self.COLUMNS if any(name in row and row[name] != dull.get(name, object()) for row in self)
         ]
         table = [names, *([_cell(row.get(name)) for name in names] for row in self)]
         widths = [max(len(line[i]) for line in table) for i in range(len(names))]
-        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in table)
+        return "\n".join(
+            "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in table
+        )
 
 
 def _cell(value: Any) -> str:
@@ -87,8 +87,10 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
     if isinstance(value, (list, tuple)):
-        return " x ".join(str(v) for v in value) if all(isinstance(v, int) for v in value) else (
-            " to ".join(f"{v:.4f}" for v in value)
+        return (
+            " x ".join(str(v) for v in value)
+            if all(isinstance(v, int) for v in value)
+            else (" to ".join(f"{v:.4f}" for v in value))
         )
     return str(value)
 

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from pyattnorg.capture.recorder import Recorder
 
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
-_DEFAULTS: dict[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
+_DEFAULTS: dict[str, Any] = {
+    "attn_mask": None,
+    "dropout_p": 0.0,
+    "is_causal": False,
+    "scale": None,
+    "enable_gqa": False,
+}
 
 
 def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> None:
@@ -32,20 +38,20 @@ def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapp
     with unseen(q.device):
         n_queries, n_keys = q.shape[-2], k.shape[-2]
         layout = read_layout((*_lead(q, k), n_queries, n_keys), scene, recorder.batches)
-        refuse_channels(scene, layout.heads, n_queries, v.shape[-1])
+        refuse_channels(scene, layout.heads, n_queries, n_keys, v.shape[-1], q.stride(-1) > q.stride(-2))
         slot = recorder.open(scene, "sdpa", layout, n_queries, n_keys, _key_heads(k, layout))
         if slot is None:
             return
         precision = out.dtype if out.is_floating_point() else q.dtype
-        picked = [_pick(x.to(precision), layout, slot.example)[slot.heads] for x in (q, k, v)]
+        picked = [slot.take(_pick(x, layout, slot.example)).to(precision) for x in (q, k, v)]
         hidden, bias, kind = _masks(mask, bool(call["is_causal"]), n_queries, n_keys, layout, slot.example, q.device)
-        hidden, bias = (x if x is None or x.shape[0] == 1 else x[slot.heads] for x in (hidden, bias))
+        hidden, bias = (None if x is None else slot.take(x) for x in (hidden, bias))
         scale = 1.0 / math.sqrt(q.shape[-1]) if call["scale"] is None else float(call["scale"])
         maps = attend(picked[0], picked[1], scale, hidden, bias)
         dropout = float(call["dropout_p"])
         error = None
         if dropout == 0.0:
-            theirs = _pick(out, layout, slot.example)[slot.heads]
+            theirs = slot.take(_pick(out, layout, slot.example))
             error = output_error(maps.context(picked[2].to(maps.weights.dtype)), theirs, hidden)
         recorder.keep(slot, maps, mask=kind, dtype=precision, raw=True, output_error=error, dropout=dropout)
 
@@ -72,7 +78,13 @@ def _pick(x: Tensor, layout: Layout, example: int) -> Tensor:
 
 
 def _masks(
-    mask: Tensor | None, is_causal: bool, n_queries: int, n_keys: int, layout: Layout, example: int, device: torch.device
+    mask: Tensor | None,
+    is_causal: bool,
+    n_queries: int,
+    n_keys: int,
+    layout: Layout,
+    example: int,
+    device: torch.device,
 ) -> tuple[Tensor | None, Tensor | None, str]:
     """(hidden cells, additive bias, kind of mask) of one example, each (heads or 1, queries, keys)."""
     hidden, bias, kinds = None, None, []

@@ -18,7 +18,11 @@ from pyattnorg.capture.products import Factors
 from pyattnorg.capture.trails import Trail
 
 if TYPE_CHECKING:
-    from pyattnorg.capture.recorder import Note, Recorder
+    from pyattnorg.capture.passes import Note
+    from pyattnorg.capture.recorder import Recorder
+
+# Half precision rounds weights by 0.4 % on the way to the values; this much of a row's largest weight is another map.
+CHANGED = 0.02
 
 
 @dataclass
@@ -27,11 +31,13 @@ class Candidate:
 
     scene: Scene
     note: Note
-    dtype: torch.dtype
+    dtype: torch.dtype  # of the scores
+    precision: torch.dtype  # of the weights
     trail: Trail
     axis_is_last: bool
     started: float
     layout: Layout | None = None
+    example: int = 0
     scores: Tensor | None = None  # copies of the one example, (heads, queries, keys)
     weights: Tensor | None = None
     refusal: CaptureError | None = None
@@ -51,7 +57,8 @@ def see_softmax(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: M
         recorder.note(scene, x.shape, "its input is no product of queries and keys")
         return
     note = recorder.note(scene, x.shape, "its result weighs no values")
-    candidate = Candidate(scene, note, x.dtype, trail, isinstance(axis, int) and axis % x.ndim == x.ndim - 1, started)
+    last = isinstance(axis, int) and axis % x.ndim == x.ndim - 1
+    candidate = Candidate(scene, note, x.dtype, out.dtype, trail, last, started)
     try:
         with unseen(x.device):
             _copy(recorder, candidate, x, out)
@@ -70,21 +77,22 @@ def _copy(recorder: Recorder, candidate: Candidate, x: Tensor, out: Tensor) -> N
     example = recorder.example_of(layout)
     recorder.budget_allows(layout, x.shape[-2], x.shape[-1])
     # copied now, since the model may go on to change either in place
-    candidate.layout = layout
+    candidate.layout, candidate.example = layout, example
     candidate.scores = _own(layout.pick(x, example))
     candidate.weights = _own(layout.pick(out, example))
 
 
 def _own(x: Tensor) -> Tensor:
-    x = wide(x.detach())
-    return x.clone() if x.device.type == "cpu" else x.cpu()
+    own = wide(x.detach()).cpu()
+    return own.clone() if own.data_ptr() == x.data_ptr() else own
 
 
 def see_product(recorder: Recorder, factors: Factors, x: Tensor, trail: Trail) -> bool:
     """Record the candidate that `x` comes from, if this product weighs values with it."""
     candidate = trail.candidate
     assert candidate is not None
-    keys, queries = (-1, -2) if not trail.flipped else (-2, -1)
+    # the axis that softmax ran over is that of the keys, wherever a transposition has put it
+    keys, queries = (-1, -2) if candidate.axis_is_last != trail.flipped else (-2, -1)
     if not factors.sums_over(x, keys, queries):
         return False
     if candidate.note.taken:
@@ -92,30 +100,53 @@ def see_product(recorder: Recorder, factors: Factors, x: Tensor, trail: Trail) -
     if not candidate.axis_is_last and candidate.refusal is not None:
         raise candidate.refusal
     candidate.note.taken = True
-    with unseen(torch.device("cpu")):
-        _record(recorder, candidate, int(x.shape[keys]), factors.width(x))
+    if candidate.refusal is not None:
+        raise candidate.refusal
+    with unseen(x.device):
+        if trail.dropout == 0.0:
+            _refuse_changed(candidate, x.transpose(-2, -1) if trail.flipped else x)
+        _record(recorder, candidate, int(x.shape[keys]), factors.width(x), trail.dropout)
     return True
 
 
-def _record(recorder: Recorder, candidate: Candidate, columns: int, width: int) -> None:
-    if candidate.refusal is not None:
-        raise candidate.refusal
+def _refuse_changed(candidate: Candidate, applied: Tensor) -> None:
+    """Refuse what is not the softmax's own result any more when it weighs the values."""
+    layout, weights = candidate.layout, candidate.weights
+    assert layout is not None
+    assert weights is not None
+    queries, columns = applied.shape[-2:]
+    if applied.numel() != layout.batch * layout.heads * queries * columns or queries != weights.shape[-2]:
+        return
+    one = applied.reshape(layout.batch, layout.heads, queries, columns)[candidate.example]
+    kept = weights[..., :columns]
+    gap = (wide(one).cpu() - kept).abs().amax(-1) / kept.amax(-1).clamp_min(1e-30)
+    worst = float(gap.nan_to_num(0.0).max())
+    if worst > CHANGED:
+        raise UnsupportedAttentionError(
+            f"{candidate.scene.name}: what weighs its values differs from the result of softmax by up to {worst:.0%}; "
+            "heads that are mixed, gated or reweighted after softmax are not supported in this version"
+        )
+
+
+def _record(recorder: Recorder, candidate: Candidate, columns: int, width: int, dropout: float) -> None:
     layout, scores, weights = candidate.layout, candidate.scores, candidate.weights
     candidate.scores = candidate.weights = None
-    assert layout is not None and scores is not None and weights is not None
+    assert layout is not None
+    assert scores is not None
+    assert weights is not None
     n_queries, all_keys = scores.shape[-2], scores.shape[-1]
-    refuse_channels(candidate.scene, layout.heads, n_queries, width)
+    scene = recorder.forwards.around(candidate.scene)
+    refuse_channels(scene, layout.heads, n_queries, columns, width, candidate.trail.channels_first)
     slot = recorder.open(
-        candidate.scene, "softmax", layout, n_queries, columns, candidate.trail.key_heads, started=candidate.started
+        scene, "softmax", layout, n_queries, columns, candidate.trail.key_heads, started=candidate.started
     )
     if slot is None:
         return
     hidden, kind = _hidden(candidate, layout, slot.example, scores, weights)
-    maps = Maps(scores, weights, hidden, all_keys - columns)
-    if len(slot.heads) < layout.heads:
-        some = torch.as_tensor(slot.heads)
-        maps = Maps(scores[some], weights[some], None if hidden is None else hidden[some], maps.sinks)
-    recorder.keep(slot, maps, mask=kind, dtype=candidate.dtype, raw=False)
+    maps = Maps(scores, weights, hidden, all_keys - columns).take(slot.take)
+    recorder.keep(
+        slot, maps, mask=kind, dtype=candidate.dtype, precision=candidate.precision, raw=False, dropout=dropout
+    )
 
 
 def _hidden(

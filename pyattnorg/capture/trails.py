@@ -38,8 +38,10 @@ class Trail:
     hidden: Tensor | None = None  # cells that masks hid so far, broadcastable to the tensor
     masks: tuple[str, ...] = ()
     key_heads: int | None = None
+    channels_first: bool = False  # in memory, what was summed over lies further apart than the queries
     candidate: Candidate | None = None
     flipped: bool = False  # the last two axes are swapped: keys x queries
+    dropout: float = 0.0  # of weights, in training
 
 
 class Trails:
@@ -61,8 +63,8 @@ class Trails:
         return found[1] if found is not None and found[0]() is x else None
 
     def put(self, x: Tensor, trail: Trail) -> None:
-        """Follow a tensor; those that are gone are forgotten now and then."""
-        if len(self._known) >= 128:
+        """Follow a tensor; those that are gone are forgotten now and then, and before a map is added."""
+        if len(self._known) >= 128 or trail.candidate is not None:
             self._known = {k: v for k, v in self._known.items() if v[0]() is not None}
         self._known[id(x)] = (weakref.ref(x), trail)
 
@@ -84,7 +86,7 @@ class Trails:
         heads = keys.shape[-3] if factors.equation is None and keys.ndim == out.ndim >= 4 else None
         if heads is not None and heads > 1 and keys.stride(-3) == 0:
             heads = 1  # one head of keys, spread over all
-        self.put(out, Trail("scores", hidden, masks, heads))
+        self.put(out, Trail("scores", hidden, masks, heads, factors.channels_first))
 
     def follow(
         self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, x: Tensor, trail: Trail
@@ -118,7 +120,7 @@ class Trails:
             second = self.get(other)
             if second is not None and second.stage == "scores":
                 hidden = either(hidden, second.hidden)
-        elif name in _SUB and args and args[0] is x and _spans_keys(other, out):
+        elif name in _SUB and args and args[0] is x and isinstance(other, Tensor) and _spans_keys(other, out):
             hidden, kind = hidden_by_bias(-other), "additive"
         elif name in _FILL:
             mask, value = [*args[1:3], None, None][:2]
@@ -138,7 +140,7 @@ class Trails:
         if name in _SWAP and out.ndim == x.ndim and _swaps_last_two(name, args, kwargs, x):
             return replace(trail, flipped=not trail.flipped)
         if out.numel() == x.numel():
-            return trail
+            return replace(trail, dropout=_dropout(args, kwargs)) if "dropout" in name else trail
         if name in _SLICE and out.shape[:-1] == x.shape[:-1] and out.data_ptr() == x.data_ptr():
             return trail  # the first columns: those of sinks were dropped
         return None
@@ -205,6 +207,13 @@ def _swaps_last_two(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], x
     if name == "permute":
         return dims == [*range(n - 2), n - 1, n - 2]
     return len(dims) == 2 and set(dims) == {n - 2, n - 1}
+
+
+def _dropout(args: Sequence[Any], kwargs: Mapping[str, Any]) -> float:
+    """Probability of a call of dropout, 0 outside training."""
+    p = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
+    on = kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True))
+    return float(p) if on else 0.0
 
 
 __all__ = ["Trail", "Trails", "function_name"]

@@ -1,0 +1,32 @@
+"""Attention out of models: `capture` and `capturing` for PyTorch, `from_arrays` for what other tools returned.
+
+Nothing here imports torch before a model is captured. Ways in: `sdpa` (fused attention), `mha` (torch.nn), `softmax`
+(written out), `arrays`. The `recorder` sees calls, `trails` tells attention from any other softmax, `layout` reads
+shapes, `places` and `groups` number layers and sort them into tensors.
+"""
+
+from pyattnorg.capture.api import Tape, capture, capturing
+from pyattnorg.capture.arrays import from_arrays
+from pyattnorg.capture.errors import CaptureError, CaptureTooLargeError, NoAttentionError, UnsupportedAttentionError
+from pyattnorg.capture.models import LoadedModel, load_model
+from pyattnorg.capture.record import Report
+from pyattnorg.capture.result import AttentionGroup, Capture
+from pyattnorg.doors import open_door
+
+__all__ = [
+    "AttentionGroup",
+    "Capture",
+    "CaptureError",
+    "CaptureTooLargeError",
+    "LoadedModel",
+    "NoAttentionError",
+    "Report",
+    "Tape",
+    "UnsupportedAttentionError",
+    "capture",
+    "capturing",
+    "from_arrays",
+    "load_model",
+]
+
+open_door(__name__, capture)

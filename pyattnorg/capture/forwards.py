@@ -1,0 +1,163 @@
+"""Whose forward is running: the chain of modules, the passes they make, and what was given to the model.
+
+Module hooks are global ones, so that nothing is attached to the modules (a hook on a module switches fast paths off),
+but for one on the root that reads keyword arguments.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as module_hooks
+
+from pyattnorg.capture.fastpath import FAST, away, refuse_other_output, run_again
+from pyattnorg.capture.layout import Batches, Scene, tensors_in
+from pyattnorg.capture.passes import Pass
+from pyattnorg.capture.places import Places
+
+_TRANSPARENT = (nn.Softmax, nn.Dropout, nn.Identity)  # their forward is part of the module around them
+
+
+class Guard:
+    """Does something of ours inside the model's forward; what it raises is kept for later, the model never sees it."""
+
+    def __init__(self, on_error: Callable[[], None]) -> None:
+        self.problem: Exception | None = None
+        self._on_error = on_error
+
+    def __call__(self, do: Callable[..., Any], *args: Any) -> None:
+        """Call ``do(*args)``."""
+        try:
+            do(*args)
+        except Exception as error:
+            if self.problem is None:
+                self.problem = error
+            self._on_error()
+
+
+class Forwards:
+    """Watches the forwards of one model, in the thread that opened it."""
+
+    def __init__(self, model: nn.Module, guard: Guard, on_end: Callable[[], None]) -> None:
+        self._root: nn.Module | None = model
+        self._kind = type(model).__name__
+        self._guard, self._on_end = guard, on_end
+        self._modules = dict(model.named_modules())
+        self._names = {id(m): name for name, m in self._modules.items()}
+        self.passes: list[Pass] = []
+        self.places = Places(self._modules)
+        self.batches = Batches()
+        self.running: list[nn.Module] = []
+        self._maps: list[Counter[int]] = []  # for each running call: maps that it gave, and those of its children
+
+    def open(self, stack: ExitStack) -> nn.Module:
+        """Register the hooks; `stack` removes them."""
+        root = self._root
+        if root is None:
+            raise RuntimeError("a recorder watches once; make another")
+        self._thread = threading.get_ident()
+        stack.callback(self._forget)
+        if not isinstance(root, FAST):
+            reading = root.register_forward_pre_hook(self._read_root, with_kwargs=True)
+            stack.callback(reading.remove)
+        before = module_hooks.register_module_forward_pre_hook(self._before)
+        stack.callback(before.remove)
+        after = module_hooks.register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
+        # remove() leaves this entry behind
+        stack.callback(module_hooks._global_forward_hooks_with_kwargs.pop, after.id, None)
+        stack.callback(after.remove)
+        return root
+
+    def _forget(self) -> None:
+        self._root = None
+        for held in (self.running, self._maps, self._modules, self._names):
+            held.clear()
+
+    def scene(self) -> Scene | None:
+        """The module at work, and those around it."""
+        return self._scene(self.running)
+
+    def around(self, scene: Scene) -> Scene:
+        """The innermost module that was running then and still is: a softmax may have a module of its own."""
+        common = [a for a, b in zip(self.running, scene.chain, strict=False) if a is b]
+        return self._scene(common) or scene
+
+    def _scene(self, chain: list[nn.Module]) -> Scene | None:
+        running = [m for m in chain if not isinstance(m, _TRANSPARENT)]
+        if not running:
+            return None
+        place = self.places.place([self._names[id(m)] for m in running])
+        return Scene(place, running[-1], tuple(running[-2:-5:-1]), tuple(chain))
+
+    def is_one_of_several(self, scene: Scene, queries: int) -> bool:
+        """Count a map, and say whether the same call gave one before: queries in chunks, say, or one head at a time.
+
+        By call these would look like layers. A root without modules for its layers is numbered so all the same, and a
+        shared attention module too if its queries are as many as the input's tokens.
+        """
+        at = max((i for i, m in enumerate(self.running) if m is scene.module), default=0)
+        own = self._maps[at]
+        own[0] += 1
+        if at == 0:
+            return False
+        above = self._maps[at - 1]
+        above[id(scene.module)] += 1
+        again = at > 1 and above[id(scene.module)] > 1 and queries not in self.batches.lengths
+        return own[0] > 1 or again
+
+    def count_like(self, module: nn.Module) -> int:
+        """Modules of the same class in the model."""
+        return sum(type(m) is type(module) for m in self._modules.values())
+
+    def _mine(self, module: nn.Module) -> bool:
+        if away() or threading.get_ident() != self._thread or id(module) not in self._names:
+            return False
+        # not while autograd runs: what checkpointing computes again there was recorded before
+        return bool(torch._C._current_graph_task_id() == -1)
+
+    def _before(self, module: nn.Module, args: Any) -> None:
+        if not self._mine(module):
+            return
+        if not self.running:
+            if module is self._root or not self.passes:
+                self.passes.append(Pass(self._kind))
+                self.places.restart()
+                self.batches = Batches()
+            self._guard(self._read, module, args, {})
+        self.running.append(module)
+        self._maps.append(Counter())
+
+    def _read_root(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None) -> None:
+        # another thread may run the module while torch is only half done with registering this: without kwargs
+        if kwargs is not None and self._mine(module) and len(self.running) == 1:
+            self._guard(self._read, module, args, kwargs)
+
+    def _read(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
+        self.passes[-1].inputs.read(module, args, kwargs)
+        self.batches.read(tensors_in([*args, *kwargs.values()]))
+
+    def _after(self, module: nn.Module, args: Any, *rest: Any) -> Any:
+        if not self._mine(module) or module not in self.running:
+            return None
+        while self.running and self.running.pop() is not module:
+            pass  # modules whose forward was left by an exception that was caught further out
+        del self._maps[len(self.running) :]
+        again = None
+        raised = len(rest) == 1  # always_call tells of an exception by leaving out the keyword arguments
+        if isinstance(module, FAST) and not raised and not any(isinstance(m, FAST) for m in self.running):
+            again = run_again(module, args, rest[0])
+            self._guard(refuse_other_output, self._names[id(module)], module, rest[1], again)
+        if not self.running:
+            self._on_end()
+            if self.passes and not raised:
+                self.passes[-1].complete = True
+        return again
+
+
+__all__ = ["Forwards", "Guard"]

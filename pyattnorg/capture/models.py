@@ -1,0 +1,196 @@
+"""Models by name: a transformers id or folder, or ``timm/NAME``, loaded as those libraries do."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pyattnorg.capture.errors import CaptureError
+
+
+@dataclass
+class LoadedModel:
+    """A model with what prepares its inputs, each loaded when first asked for."""
+
+    model: Any
+    name: str
+    library: str  # "transformers" or "timm"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether the model's input is an image."""
+        return self.library == "timm" or getattr(self.model, "main_input_name", "") == "pixel_values"
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer that belongs to it."""
+        if self.library == "timm":
+            raise ValueError(f"inputs: {self.name!r} is a vision model, expected an image or a tensor, got text")
+        transformers = need("transformers", "hf")
+        return _load(
+            lambda: transformers.AutoTokenizer.from_pretrained(self.name, **self.options), "tokenizer", self.name
+        )
+
+    @cached_property
+    def image_processor(self) -> Any:
+        """What turns an image into the model's input."""
+        if self.library == "timm":
+            data = need("timm.data", "timm")
+            config = data.resolve_model_data_config(self.model)
+            return data.create_transform(**config, is_training=False)
+        transformers = need("transformers", "hf")
+
+        def load() -> Any:
+            processor = transformers.AutoImageProcessor.from_pretrained(self.name, **self.options)
+            return lambda image: processor(image, return_tensors="pt")
+
+        return _load(load, "processor", self.name)
+
+
+def load_model(
+    name: str | os.PathLike[str],
+    *,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    device: Any = None,
+    dtype: Any = None,
+) -> LoadedModel:
+    """Load a model for capture, in evaluation mode.
+
+    Parameters
+    ----------
+    name : str or path
+        A folder or id that transformers loads, or ``timm/NAME``. Offline settings of those libraries are respected.
+    revision, trust_remote_code, device, dtype :
+        As transformers spells them; `dtype` may be a name such as ``"bfloat16"``. Nothing is moved or cast by default.
+
+    Returns
+    -------
+    LoadedModel
+
+    Raises
+    ------
+    ImportError
+        The library is missing; the message says how to install it.
+    ValueError
+        There is no such model here, or its attention weights are missing.
+    """
+    text = os.fspath(name)
+    if not text:
+        raise ValueError("model: got an empty name, expected a transformers id, a folder, or 'timm/NAME'")
+    torch = need("torch", "torch")
+    if isinstance(dtype, str) and dtype != "auto":
+        found = getattr(torch, dtype, None)
+        if not isinstance(found, torch.dtype):
+            raise ValueError(f"dtype: got {dtype!r}, expected a torch dtype such as 'float32' or 'bfloat16'")
+        dtype = found
+    if text.startswith("timm/"):
+        loaded = LoadedModel(_timm(text.removeprefix("timm/")), text, "timm")
+    else:
+        options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+        options |= {} if revision is None else {"revision": revision}
+        loaded = LoadedModel(_transformers(text, dtype, options), text, "transformers", options)
+    if device is not None or (dtype not in (None, "auto") and loaded.library == "timm"):
+        loaded.model.to(**{k: v for k, v in (("device", device), ("dtype", dtype)) if v is not None})
+    loaded.model.eval()
+    return loaded
+
+
+def tokenizer_of(model: Any) -> Any:
+    """The tokenizer of a transformers model that was loaded by name."""
+    name = getattr(model, "name_or_path", "") or ""
+    if not isinstance(name, str) or not name:
+        raise ValueError(
+            f"inputs: got text for a {type(model).__name__} without a tokenizer, expected tokenizer=, or token ids"
+        )
+    return LoadedModel(model, name, "transformers").tokenizer
+
+
+def _timm(name: str) -> Any:
+    timm = need("timm", "timm")
+    if not name:
+        raise ValueError("model: got 'timm/', expected 'timm/NAME' such as 'timm/vit_small_patch14_dinov2'")
+    if not name.startswith(("hf_hub:", "hf-hub:")) and not timm.is_model(name):
+        alike = timm.list_models(f"*{name.split('.')[0].split('_')[0]}*")[:3]
+        near = f", such as {', '.join(alike)}" if alike else "; timm.list_models() lists them"
+        raise ValueError(f"model: timm knows no {name!r}, expected one of its names{near}")
+    return _load(lambda: timm.create_model(name, pretrained=True), "model", f"timm/{name}")
+
+
+def _transformers(name: str, dtype: Any, options: dict[str, Any]) -> Any:
+    transformers = need("transformers", "hf")
+    looks_like_path = name.startswith((".", "/", "~")) or Path(name).exists()
+    folder = Path(name).expanduser()
+    if looks_like_path and not (folder / "config.json").is_file():
+        raise ValueError(f"model: {name!r} has no config.json, expected a folder that transformers saved, or an id")
+    name = str(folder) if looks_like_path else name
+    config = _load(lambda: transformers.AutoConfig.from_pretrained(name, **options), "configuration", name)
+    # the class that was saved takes every weight, heads included; a class of remote code is found by the Auto classes
+    saved = next(iter(getattr(config, "architectures", None) or []), "")
+    cls = None if options["trust_remote_code"] else getattr(transformers, saved, None) if saved else None
+    if cls is None:
+        causal = saved.endswith(("ForCausalLM", "LMHeadModel"))
+        cls = transformers.AutoModelForCausalLM if causal else transformers.AutoModel
+    extra = {} if dtype is None else {"dtype": dtype}
+    with _quiet(transformers):
+        model, info = _load(
+            lambda: cls.from_pretrained(name, output_loading_info=True, **options, **extra), "model", name
+        )
+    lost = sorted(k for k in info.get("missing_keys", ()) if "attn" in k.lower() or "attention" in k.lower())
+    if lost:
+        raise CaptureError(
+            f"model: {name!r} lacks weights of {type(model).__name__}'s attention, such as {lost[0]!r} ({len(lost)} in "
+            "all), which would be random; expected a complete checkpoint"
+        )
+    return model
+
+
+@contextlib.contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """No progress bars and load reports: what matters of them is checked here."""
+    log = transformers.utils.logging
+    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()
+
+
+def need(name: str, extra: str) -> Any:
+    """Import a library, or say how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        top = name.split(".")[0]
+        raise ImportError(
+            f"model: {top} is needed and could not be imported ({error}); pip install 'pyattnorg[{extra}]'"
+        ) from None
+
+
+def _load(load: Any, what: str, name: str) -> Any:
+    try:
+        return load()
+    except Exception as error:  # these libraries raise many kinds, their own included
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        first = (lines[0] if lines else type(error).__name__).split(". ")[0][:300]
+        said = (os.environ.get(v, "").upper() for v in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
+        offline = any(value in ("1", "TRUE", "YES", "ON") for value in said)
+        hint = (
+            "; the libraries are set to be offline, so it must be in their cache or a local folder" if offline else ""
+        )
+        kind = ImportError if isinstance(error, ImportError) else ValueError
+        raise kind(f"model: the {what} of {name!r} could not be loaded ({first}){hint}") from error
+
+
+__all__ = ["LoadedModel", "load_model", "need", "tokenizer_of"]

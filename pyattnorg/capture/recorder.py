@@ -1,0 +1,264 @@
+"""The recorder: sees every attention that a PyTorch model computes, and changes nothing.
+
+A torch function mode sees the calls (softmax, scaled_dot_product_attention, multi_head_attention_forward), `forwards`
+says whose they are. Whatever goes wrong in here is kept and raised after the forward, never inside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from pyattnorg.capture.compiled import as_written
+from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError
+from pyattnorg.capture.forwards import Forwards, Guard
+from pyattnorg.capture.layout import Batches, Layout, Scene
+from pyattnorg.capture.maths import Maps, unseen
+from pyattnorg.capture.measure import Slot, make_record
+from pyattnorg.capture.memory import Budget
+from pyattnorg.capture.mha import see_mha
+from pyattnorg.capture.passes import Note, Pass
+from pyattnorg.capture.products import NAMES as PRODUCTS
+from pyattnorg.capture.products import factors
+from pyattnorg.capture.record import BoolArray
+from pyattnorg.capture.sdpa import see_sdpa
+from pyattnorg.capture.select import Selection
+from pyattnorg.capture.softmax import see_product, see_softmax
+from pyattnorg.capture.trails import Trails, function_name
+
+_SOFTMAX = {"softmax", "special_softmax", "_softmax"}
+_HIDDEN_KERNELS = ("flash", "efficient_attention", "cudnn_attention", "flex_attention", "_native_multi_head_attention")
+
+
+class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it untyped
+    """Records the attention of one model while it is entered; `passes` holds what was recorded."""
+
+    is_recorder = True  # how `without_recorders` knows us
+
+    def __init__(
+        self,
+        model: nn.Module,
+        selection: Selection,
+        keep: frozenset[str],
+        example: int | None,
+        max_bytes: int | None,
+    ) -> None:
+        super().__init__()
+        self.selection, self.kept, self.example, self.max_bytes = selection, keep, example, max_bytes
+        self.implementation = str(getattr(getattr(model, "config", None), "_attn_implementation", None) or "")
+        self.trails = Trails()
+        self.guard = Guard(self.trails.clear)
+        self.forwards = Forwards(model, self.guard, self.trails.clear)
+        self._cleanup = ExitStack()
+
+    @property
+    def passes(self) -> list[Pass]:
+        """One entry a forward of the model."""
+        return self.forwards.passes
+
+    @property
+    def batches(self) -> Batches:
+        """Batch sizes that the inputs of the running forward allow."""
+        return self.forwards.batches
+
+    @property
+    def problem(self) -> Exception | None:
+        """What went wrong first, if anything did."""
+        return self.guard.problem
+
+    def __enter__(self) -> Recorder:
+        self._budget = Budget(self.max_bytes)
+        with ExitStack() as stack:
+            stack.callback(self.trails.clear)
+            stack.enter_context(as_written())
+            self._parameters = _storages(self.forwards.open(stack))
+            super().__enter__()
+            self._cleanup = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            super().__exit__(*error)
+        finally:
+            self._cleanup.close()
+
+    # -- what is called -----------------------------------------------------------------------------------------------
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not self.forwards.running or self.guard.problem is not None:
+            return func(*args, **kwargs)
+        name = function_name(func)
+        if name == "scaled_dot_product_attention":
+            return self._see(see_sdpa, func, args, kwargs)
+        if func is F.multi_head_attention_forward:
+            return self._see(see_mha, func, args, kwargs)
+        if name in _SOFTMAX:
+            return self._see(see_softmax, func, args, kwargs)
+        if name in PRODUCTS:
+            out = func(*args, **kwargs)
+            self.guard(self._product, name, args, kwargs, out)
+            return out
+        if any(kernel in name for kernel in _HIDDEN_KERNELS) and not name.startswith("can_use"):
+            self.guard(self._refuse_kernel, name)
+        if not self.trails:
+            return func(*args, **kwargs)
+        followed = self.trails.first(args, kwargs)
+        out = func(*args, **kwargs)
+        if followed is not None:
+            self.guard(self._follow, func, args, kwargs, out, *followed)
+        return out
+
+    def _see(self, see: Callable[..., None], func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        out = func(*args, **kwargs)
+        scene = self.forwards.scene()
+        if scene is not None:
+            self.guard(see, self, scene, args, kwargs, out)
+        return out
+
+    def _product(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+        found = factors(name, args, kwargs)
+        if found is None:
+            return
+        for x in (found.left, found.right):
+            trail = self.trails.get(x)
+            if trail is not None and trail.stage == "weights" and see_product(self, found, x, trail):
+                return
+        with unseen(found.left.device):
+            self.trails.born(found, out, self._is_parameter)
+
+    def _follow(self, func: Any, args: Any, kwargs: Any, out: Any, x: Tensor, trail: Any) -> None:
+        with unseen(x.device):
+            self.trails.follow(func, args, kwargs, out, x, trail)
+
+    def _refuse_kernel(self, name: str) -> None:
+        scene = self.forwards.scene()
+        if scene is not None:
+            raise UnsupportedAttentionError(
+                f"{scene.name}: calls the kernel {name} directly, whose scores cannot be seen; use "
+                "scaled_dot_product_attention or plain attention (attn_implementation='sdpa' or 'eager')"
+            )
+
+    def _is_parameter(self, x: Tensor) -> bool:
+        return isinstance(x, nn.Parameter) or x.untyped_storage().data_ptr() in self._parameters
+
+    # -- what is kept -------------------------------------------------------------------------------------------------
+
+    def example_of(self, layout: Layout) -> int:
+        """The example to keep of a batch."""
+        if self.example is None:
+            if layout.batch > 1:
+                raise CaptureError(
+                    f"inputs: got a batch of {layout.batch} examples, expected one; "
+                    f"pick it with example=0 to {layout.batch - 1}"
+                )
+            return 0
+        if not -layout.batch <= self.example < layout.batch:
+            raise CaptureError(f"example: got {self.example}, the batch has {layout.batch} example(s), counted from 0")
+        return self.example % layout.batch
+
+    def budget_allows(self, layout: Layout, queries: int, keys: int) -> None:
+        """Raise if one layer's maps alone are too large to copy."""
+        self._budget.check(0, 0, (layout.heads, queries, keys), 2)
+
+    def clear(self) -> None:
+        """Forget what was recorded."""
+        self.passes.clear()
+        self._budget.taken = 0
+
+    def open(
+        self,
+        scene: Scene,
+        backend: str,
+        layout: Layout,
+        queries: int,
+        keys: int,
+        key_heads: int | None,
+        started: float | None = None,
+    ) -> Slot | None:
+        """Number the layer and let it in; None if it was not asked for."""
+        started = time.perf_counter() if started is None else started
+        if self.forwards.is_one_of_several(scene, queries):
+            raise UnsupportedAttentionError(
+                f"{scene.name}: gives several maps in one call (queries in chunks, one head at a time, or two maps); "
+                "this is not supported in this version"
+            )
+        layer = self.forwards.places.next_layer(scene.place, (queries, keys))
+        current = self.passes[-1]
+        current.seen.add(layer)
+        heads = self.selection.among(layer, layout.heads)
+        if not len(heads):
+            return None
+        alike = self.forwards.count_like(scene.module)
+        wanted = sum(self.selection.layer(n) for n in range(layer + 1, max(alike, layer + 1)))
+        self._budget.admit(layer, wanted, (len(heads), queries, keys), len(self.kept & {"scores", "weights"}))
+        key_heads = scene.key_head_count(layout.heads, key_heads)
+        return Slot(scene, backend, layout, layer, self.example_of(layout), heads, key_heads, started)
+
+    def keep(
+        self,
+        slot: Slot,
+        maps: Maps,
+        *,
+        mask: str,
+        dtype: torch.dtype,
+        raw: bool,
+        precision: torch.dtype | None = None,
+        output_error: float | None = None,
+        dropout: float = 0.0,
+        padding: BoolArray | None = None,
+    ) -> None:
+        """Check a layer's maps, and keep them."""
+        record = make_record(
+            slot, maps, kept=self.kept, mask=mask, dtype=dtype, precision=precision or dtype, raw=raw,
+            output_error=output_error, dropout=dropout, padding=padding, seconds=time.perf_counter() - slot.started,
+        )  # fmt: skip
+        self.passes[-1].records.append(record)
+
+    def explain_nothing(self, one: Pass) -> str:
+        """Why there is no attention, for an error."""
+        seen = one.not_taken()
+        return (
+            f"model: no attention was seen in {one.model}; looked for scaled_dot_product_attention, torch.nn's "
+            "multi_head_attention_forward, and softmax between a product of queries and keys and one with values"
+            + (f"; seen: {seen}" if seen else "")
+            + (f"; it uses attn_implementation={self.implementation!r}, try 'sdpa' or 'eager'" if self._odd() else "")
+        )
+
+    def _odd(self) -> bool:
+        return self.implementation not in ("", "sdpa", "eager")
+
+    def note(self, scene: Scene, shape: Any, reason: str) -> Note:
+        """Remember a softmax that is not, or not yet, taken for attention."""
+        kind = type(scene.module).__name__.lower()
+        note = Note(
+            scene.name,
+            tuple(int(n) for n in shape),
+            reason,
+            len(shape) >= 4 and ("attn" in kind or "attention" in kind),
+        )
+        if self.passes:
+            self.passes[-1].add_note(note)
+        return note
+
+
+def _storages(model: nn.Module) -> set[int]:
+    """Where parameters lie, so that views of them are known."""
+    out = set()
+    for p in model.parameters():
+        with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
+            out.add(p.untyped_storage().data_ptr())  # quantised or sharded parameters may have no storage
+    return out - {0}
+
+
+__all__ = ["Recorder"]
