@@ -71,13 +71,14 @@ void tree_emd(const Strided3<T>& x, const TreeProgram& a, const TreeProgram& b, 
 // out [outer, n_folders, inner].
 template <class T>
 void folder_averages(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, const std::int32_t* parent,
-                     const std::int32_t* size, const std::int32_t* leaf, std::int64_t n_folders, T* out, int threads);
+                     const std::int32_t* size, const std::int32_t* leaf, std::int64_t n_folders, T* out, int threads,
+                     const Poll&);
 
 // Tree-Haar transform along one axis, method 2.10.  x, out [outer, n, inner], may be the same array;
 // slot [n] is the slot of every coefficient in breadth-first order.
 template <class T>
 void haar(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, const HaarStep* steps,
-          const std::int32_t* slot, bool inverse, T* out, int threads);
+          const std::int32_t* slot, bool inverse, T* out, int threads, const Poll&);
 
 // Flexible tree of method 2.3 from diffusion coordinates phi [n, m] and |eigenvalues| rate [m], largest first.
 // Levels from the leaves up, folders of a level numbered by slot; the last level is the root's.

@@ -34,7 +34,7 @@ void haar(const Dense<T>& x, const HaarPlan& plan, bool inverse, Dense<T> out, i
     const T* from = x.data();
     T* to = out.mutable_data();
     const py::gil_scoped_release release;
-    cpu::haar(from, outer, n, inner, plan.steps.data(), plan.slot.data(), inverse, to, threads);
+    cpu::haar(from, outer, n, inner, plan.steps.data(), plan.slot.data(), inverse, to, threads, signals());
 }
 
 template <class T>

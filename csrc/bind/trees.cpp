@@ -17,7 +17,7 @@ void folder_averages(const Dense<T>& x, const Dense<std::int32_t>& parent, const
     T* to = out.mutable_data();
     const std::int32_t *up = parent.data(), *sizes = size.data(), *leaves = leaf.data();
     const py::gil_scoped_release release;
-    cpu::folder_averages(from, outer, n, inner, up, sizes, leaves, folders, to, threads);
+    cpu::folder_averages(from, outer, n, inner, up, sizes, leaves, folders, to, threads, signals());
 }
 
 Dense<std::int32_t> flexible_tree(const Dense<double>& phi, const Dense<double>& rate, double constant, int threads) {

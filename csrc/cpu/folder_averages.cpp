@@ -9,10 +9,11 @@ namespace pyattnorg::cpu {
 
 template <class T>
 void folder_averages(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, const std::int32_t* parent,
-                     const std::int32_t* size, const std::int32_t* leaf, std::int64_t n_folders, T* out, int threads) {
+                     const std::int32_t* size, const std::int32_t* leaf, std::int64_t n_folders, T* out, int threads,
+                     const Poll& poll) {
     constexpr std::int64_t width = 64;  // cells side by side that one task sums, in double
     const std::int64_t per_outer = (inner + width - 1) / width;
-    parallel_for(outer * per_outer, threads, [&](std::int64_t task) {
+    const auto average_folders = [&](std::int64_t task) {
         const std::int64_t o = task / per_outer, k0 = task % per_outer * width, w = std::min(width, inner - k0);
         std::vector<double> sums(static_cast<std::size_t>(n_folders * w), 0.0);
         for (std::int64_t f = n_folders - 1; f >= 0; --f) {  // children come after their parents
@@ -23,12 +24,13 @@ void folder_averages(const T* x, std::int64_t outer, std::int64_t n, std::int64_
             if (parent[f] >= 0)
                 for (std::int64_t k = 0; k < w; ++k) sums[static_cast<std::size_t>(parent[f] * w + k)] += sum[k];
         }
-    });
+    };
+    parallel_for(outer * per_outer, threads, average_folders, poll);
 }
 
 template void folder_averages(const float*, std::int64_t, std::int64_t, std::int64_t, const std::int32_t*,
-                              const std::int32_t*, const std::int32_t*, std::int64_t, float*, int);
+                              const std::int32_t*, const std::int32_t*, std::int64_t, float*, int, const Poll&);
 template void folder_averages(const double*, std::int64_t, std::int64_t, std::int64_t, const std::int32_t*,
-                              const std::int32_t*, const std::int32_t*, std::int64_t, double*, int);
+                              const std::int32_t*, const std::int32_t*, std::int64_t, double*, int, const Poll&);
 
 }  // namespace pyattnorg::cpu

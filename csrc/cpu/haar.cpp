@@ -54,7 +54,7 @@ void move(T* array, T* buffer, const Layout<T>& at, std::int64_t f0, std::int64_
 
 template <class T>
 void haar(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, const HaarStep* steps,
-          const std::int32_t* slot, bool inverse, T* out, int threads) {
+          const std::int32_t* slot, bool inverse, T* out, int threads, const Poll& poll) {
     const auto count = static_cast<std::size_t>(n - 1);
     std::vector<std::int32_t> left(count), right(count);
     std::vector<T> major(count), minor(count);
@@ -71,19 +71,20 @@ void haar(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, co
     // Where `inner` is long, a task's fibres lie side by side in memory: tasks never cross its end.
     const std::int64_t run = inner >= lanes<T> ? inner : outer * inner;
     const std::int64_t tasks_per_run = (run + width - 1) / width;
-    parallel_for(outer * inner / run * tasks_per_run, threads, [&](std::int64_t task) {
+    const auto transform = [&](std::int64_t task) {
         const std::int64_t begin = task % tasks_per_run * width;
         const std::int64_t f0 = task / tasks_per_run * run + begin, w = std::min(width, run - begin);
         std::vector<T> buffer(static_cast<std::size_t>(n * w));
         move<T, true>(const_cast<T*>(x), buffer.data(), layout, f0, w, inverse ? slot : nullptr);
         loops<T>().rotate(buffer.data(), w, left.data(), right.data(), major.data(), minor.data(), n - 1, inverse);
         move<T, false>(out, buffer.data(), layout, f0, w, inverse ? nullptr : slot);
-    });
+    };
+    parallel_for(outer * inner / run * tasks_per_run, threads, transform, poll);
 }
 
 template void haar(const float*, std::int64_t, std::int64_t, std::int64_t, const HaarStep*, const std::int32_t*, bool,
-                   float*, int);
+                   float*, int, const Poll&);
 template void haar(const double*, std::int64_t, std::int64_t, std::int64_t, const HaarStep*, const std::int32_t*, bool,
-                   double*, int);
+                   double*, int, const Poll&);
 
 }  // namespace pyattnorg::cpu

@@ -72,8 +72,8 @@ struct Loops {
     void (*distances)(const T* coordinates, std::int64_t n, std::int64_t m, std::int64_t x, std::int64_t begin,
                       std::int64_t end, T* sums);
 
-    // out[r] = row . vectors[r], for `krylov_block` vectors of length n that are `stride` apart.
-    void (*products)(const T* row, const T* vectors, std::int64_t stride, std::int64_t n, T* out);
+    // out[row][r] = row . vectors[r] for rows and `krylov_block` vectors of length n, each n apart.
+    void (*products)(const T* rows, std::int64_t n_rows, const T* vectors, std::int64_t n, T* out);
 
     // Applies rotations to rows of `width` numbers: rows are slots (kernels.hpp, HaarStep).
     void (*rotate)(T* rows, std::int64_t width, const std::int32_t* left, const std::int32_t* right, const T* major,

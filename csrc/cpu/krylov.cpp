@@ -70,16 +70,14 @@ double settle(double* basis, std::int64_t n, std::int64_t at, double scale, int 
 }
 
 void multiply(const double* s, std::int64_t n, const double* block, double* images, int threads, const Poll& poll) {
-    parallel_for((n + rows_per_task - 1) / rows_per_task, threads,
-                 [&](std::int64_t task) {
-                     const std::int64_t end = std::min(n, (task + 1) * rows_per_task);
-                     for (std::int64_t i = task * rows_per_task; i < end; ++i) {
-                         double out[B];
-                         loops<double>().products(s + i * n, block, n, n, out);
-                         for (std::int64_t r = 0; r < B; ++r) images[r * n + i] = out[r];
-                     }
-                 },
-                 poll);
+    const auto rows = [&](std::int64_t task) {
+        const std::int64_t i0 = task * rows_per_task, count = std::min(rows_per_task, n - i0);
+        double out[rows_per_task * B];
+        loops<double>().products(s + i0 * n, count, block, n, out);
+        for (std::int64_t i = 0; i < count; ++i)
+            for (std::int64_t r = 0; r < B; ++r) images[r * n + i0 + i] = out[i * B + r];
+    };
+    parallel_for((n + rows_per_task - 1) / rows_per_task, threads, rows, poll);
 }
 
 }  // namespace

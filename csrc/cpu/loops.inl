@@ -301,24 +301,42 @@ void distances(const T* coordinates, std::int64_t n, std::int64_t m, std::int64_
     }
 }
 
-template <class T>
-void products(const T* row, const T* vectors, std::int64_t stride, std::int64_t n, T* out) {
-    constexpr int W = width<T>, U = 2;
-    Vector<T> acc[krylov_block][U] = {};
-    std::int64_t j = 0;
-    for (; j + U * W <= n; j += U * W)
-#pragma GCC unroll 2
-        for (int u = 0; u < U; ++u) {
-            const Vector<T> a = load(row + j + u * W);
+// Products of R rows with all vectors over the columns from j0 to j1, added to out.
+template <class T, int R>
+inline void products_of(const T* rows, const T* vectors, std::int64_t n, std::int64_t j0, std::int64_t j1, T* out) {
+    constexpr int W = width<T>, B = krylov_block;
+    Vector<T> acc[R][B] = {};
+    std::int64_t j = j0;
+    for (; j + W <= j1; j += W) {
+        Vector<T> v[B];
 #pragma GCC unroll 4
-            for (int r = 0; r < krylov_block; ++r) acc[r][u] += a * load(vectors + r * stride + j + u * W);
+        for (int r = 0; r < B; ++r) v[r] = load(vectors + r * n + j);
+#pragma GCC unroll 2
+        for (int i = 0; i < R; ++i) {
+            const Vector<T> a = load(rows + i * n + j);
+#pragma GCC unroll 4
+            for (int r = 0; r < B; ++r) acc[i][r] += a * v[r];
         }
-    for (int r = 0; r < krylov_block; ++r) {
-        T lane[W], sum = 0;
-        store(lane, acc[r][0] + acc[r][1]);
-        for (int w = 0; w < W; ++w) sum += lane[w];
-        for (std::int64_t i = j; i < n; ++i) sum += row[i] * vectors[r * stride + i];
-        out[r] = sum;
+    }
+    for (int i = 0; i < R; ++i)
+        for (int r = 0; r < B; ++r) {
+            T lane[W], sum = 0;
+            store(lane, acc[i][r]);
+            for (int w = 0; w < W; ++w) sum += lane[w];
+            for (std::int64_t k = j; k < j1; ++k) sum += rows[i * n + k] * vectors[r * n + k];
+            out[i * B + r] += sum;
+        }
+}
+
+template <class T>
+void products(const T* rows, std::int64_t n_rows, const T* vectors, std::int64_t n, T* out) {
+    constexpr std::int64_t columns = 512;  // of all vectors: these stay in cache while rows stream by
+    for (std::int64_t i = 0; i < n_rows * krylov_block; ++i) out[i] = 0;
+    for (std::int64_t j0 = 0; j0 < n; j0 += columns) {
+        const std::int64_t j1 = j0 + columns < n ? j0 + columns : n;
+        std::int64_t i = 0;
+        for (; i + 2 <= n_rows; i += 2) products_of<T, 2>(rows + i * n, vectors, n, j0, j1, out + i * krylov_block);
+        if (i < n_rows) products_of<T, 1>(rows + i * n, vectors, n, j0, j1, out + i * krylov_block);
     }
 }
 
