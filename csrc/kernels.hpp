@@ -98,6 +98,13 @@ inline constexpr std::int64_t krylov_vectors = 4;
 void krylov(const double* s, std::int64_t n, double* basis, std::int64_t known, std::int64_t have, std::int64_t want,
             double* projected, std::int64_t limit, double* residual, int threads, const Poll&);
 
+// Of a matrix x [n, n], n > 0: the largest |x_ij - x_ji|, the least and the largest entry.
+struct Symmetry {
+    double apart, least, largest;
+};
+template <class T>
+Symmetry symmetry(const T* x, std::int64_t n, int threads);
+
 // Median of all n values, the mean of the middle two where n is even; `values` is reordered.
 template <class T>
 T median(T* values, std::int64_t n);

@@ -11,6 +11,8 @@ from pyattnorg import kernels
 from pyattnorg.arrays import Array, FloatArray, given, to_numpy, way_back
 from pyattnorg.checks import number, whole
 
+SYMMETRIC = 1e-4  # how far a matrix may be from its transpose, in units of its largest entry
+
 
 def cosine_affinity(x: Array, *, missing: float | None = None) -> Any:
     """Cosine of the angle between points, negative ones as 0.
@@ -133,8 +135,6 @@ def dual_affinity(distances: Array, *, scale: float = 1.0) -> Any:
     square_matrix(e, "distances")
     if e.size == 0:
         return ours.back(e.copy())
-    if e.min() < 0:
-        raise ValueError(f"distances: got {e.min()} as the least entry, expected none below 0")
     middle = float(kernels.median(e))
     if middle == 0:
         middle = 1.0
@@ -142,9 +142,15 @@ def dual_affinity(distances: Array, *, scale: float = 1.0) -> Any:
         return ours.back(np.exp(e / -np.float64(middle) / scale).astype(e.dtype, copy=False))
 
 
-def square_matrix(x: FloatArray, name: str) -> None:
-    """Raise unless `x` is square and symmetric (to rounding)."""
+def square_matrix(x: FloatArray, name: str) -> float:
+    """How far `x` is from its transpose; raises unless square, symmetric to rounding and without entries below 0."""
     if x.ndim != 2 or x.shape[0] != x.shape[1]:
         raise ValueError(f"{name}: got shape {x.shape}, expected a square matrix (n, n)")
-    if x.size and not np.allclose(x, x.T, rtol=1e-3, atol=1e-6 * float(np.abs(x).max())):
+    if x.size == 0:
+        return 0.0
+    apart, least, largest = kernels.symmetry(x)
+    if least < 0:
+        raise ValueError(f"{name}: got {least} as the least entry, expected none below 0")
+    if apart > SYMMETRIC * largest:
         raise ValueError(f"{name}: not symmetric, expected a matrix equal to its transpose")
+    return apart

@@ -79,13 +79,13 @@ def diffusion_map(affinity: Array, *, n_components: int = 3, time: float = 1.0) 
 
 def check_affinity(affinity: FloatArray, name: str = "affinity") -> NDArray[np.float64]:
     """The affinity in float64, checked; negligible entries are 0 and empty rows are joined to themselves."""
-    square_matrix(affinity, name)
+    apart = square_matrix(affinity, name)
     if len(affinity) == 0:
         raise ValueError(f"{name}: got an empty matrix, expected at least one point")
-    if affinity.min() < 0:
-        raise ValueError(f"{name}: got {affinity.min()} as the least entry, expected none below 0")
     k = np.array(affinity, np.float64)
-    k[k <= NEGLIGIBLE] = 0
+    if apart:
+        k = (k + k.T) / 2
+    k *= k > NEGLIGIBLE
     empty = ~k.any(1)
     if empty.any():
         k[empty, empty] = 1

@@ -205,6 +205,14 @@ def norms(x: FloatArray) -> tuple[float, float]:
     return float(magnitudes), float(squares)
 
 
+def symmetry(x: FloatArray) -> tuple[float, float, float]:
+    """Of a square matrix that is not empty: the largest ``|x_ij - x_ji|``, the least and the largest entry."""
+    if backend() == "reference":
+        return reference.symmetry(x)
+    apart, least, largest = _core.symmetry(np.ascontiguousarray(x), get_num_threads())
+    return float(apart), float(least), float(largest)
+
+
 def median(values: FloatArray) -> float:
     """Median of all entries, the mean of the middle two where their number is even."""
     if backend() == "reference":

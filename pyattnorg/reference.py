@@ -109,6 +109,11 @@ def norms(x: FloatArray) -> tuple[float, float]:
     return float(np.abs(x, dtype=np.float64).sum()), float(np.square(x, dtype=np.float64).sum())
 
 
+def symmetry(x: FloatArray) -> tuple[float, float, float]:
+    """Largest distance from the transpose, least and largest entry."""
+    return float(np.abs(x.astype(float) - x.T).max()), float(x.min()), float(x.max())
+
+
 def median(values: FloatArray) -> float:
     """Median of all entries."""
     return float(np.median(values))
@@ -175,5 +180,6 @@ __all__ = [
     "median",
     "norms",
     "pairwise",
+    "symmetry",
     "tree_emd",
 ]

@@ -54,6 +54,19 @@ void krylov(const Dense<double>& s, Dense<double> basis, std::int64_t known, std
 }
 
 template <class T>
+py::tuple symmetry(const Dense<T>& x, int threads) {
+    require(x.ndim() == 2 && x.shape(0) == x.shape(1) && x.shape(0) > 0, "x must be square");
+    const T* values = x.data();
+    const std::int64_t n = x.shape(0);
+    cpu::Symmetry found;
+    {
+        const py::gil_scoped_release release;
+        found = cpu::symmetry(values, n, threads);
+    }
+    return py::make_tuple(found.apart, found.least, found.largest);
+}
+
+template <class T>
 T median(const Dense<T>& values) {
     require(values.size() > 0, "values must not be empty");
     std::vector<T> copy(values.data(), values.data() + values.size());
@@ -66,6 +79,7 @@ void define(py::module_& m) {
     using namespace py::literals;
     m.def("folder_averages", &folder_averages<T>, "x"_a.noconvert(), "parent"_a, "size"_a, "leaf"_a,
           "out"_a.noconvert(), "threads"_a);
+    m.def("symmetry", &symmetry<T>, "x"_a.noconvert(), "threads"_a);
     m.def("median", &median<T>, "values"_a.noconvert());
 }
 
