@@ -18,7 +18,7 @@ using Poll = std::function<void()>;
 enum class Term {
     l1,        // w |a - b|
     squares,   // (a - b)^2
-    masked,    // a^2 where b is not 0: not symmetric
+    masked,    // b^2 where a is not 0: not symmetric
     products,  // a b
 };
 
@@ -58,7 +58,7 @@ struct HaarStep {
 namespace cpu {
 
 // out[i, j] = sum over features of term(x_i, x_j).  `weights` ([features] or null) only for Term::l1.
-// split = 0: all pairs, out [n, n]; split > 0: points 0..split against the rest, out [split, n - split].
+// split = 0: all pairs, out [n, n]; split > 0: points split..n against 0..split, out [n - split, split].
 template <class T>
 void pairwise(const Strided2<T>& x, const T* weights, Term term, std::int64_t split, T* out, int threads, const Poll&);
 

@@ -71,8 +71,10 @@ def _products(
         if not mutual:
             squares = np.diagonal(products).astype(np.float64)
             return products, squares[:, None] * squares[None]
-        other = None if known is None else known.astype(rows.dtype)
-        squares = kernels.pairwise(rows, other, term="masked").astype(np.float64)
+        if known is None:
+            squares = kernels.pairwise(rows, term="masked").astype(np.float64)
+        else:
+            squares = kernels.pairwise(known.astype(rows.dtype), rows, term="masked").astype(np.float64)
         return products, squares * squares.T
 
 

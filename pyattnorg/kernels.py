@@ -40,7 +40,7 @@ def backend() -> str:
 def pairwise(x: Array, y: Array | None = None, *, term: Term = "l1", weights: Array | None = None) -> Any:
     """``out[i, j] = sum over features of w |x_i - y_j|`` (or of another term, unweighted).
 
-    Terms: ``l1`` |a - b|, ``squares`` (a - b)^2, ``products`` a b, ``masked`` a^2 where b is not 0 (the one that is not
+    Terms: ``l1`` |a - b|, ``squares`` (a - b)^2, ``products`` a b, ``masked`` b^2 where a is not 0 (the one that is not
     symmetric).
 
     Parameters
@@ -75,8 +75,8 @@ def pairwise(x: Array, y: Array | None = None, *, term: Term = "l1", weights: Ar
     n, m = len(points), len(points if others is None else others)
     out = np.empty((n, m), points.dtype)
     if out.size:
-        split = 0 if others is None else n
-        stacked = points if others is None else np.concatenate([points, others])
+        split = 0 if others is None else m
+        stacked = points if others is None else np.concatenate([others, points])
         w = None if w is None else np.ascontiguousarray(w)
         _core.pairwise(_whole_strides(stacked), w, term, split, out, get_num_threads())
     return ours.back(_checked(out, "x"))

@@ -15,7 +15,7 @@ from pyattnorg.trees import PartitionTree
 TERMS = {
     "l1": lambda a, b: np.abs(a - b),
     "squares": lambda a, b: (a - b) ** 2,
-    "masked": lambda a, b: a**2 * (b != 0),
+    "masked": lambda a, b: b**2 * (a != 0),
     "products": lambda a, b: a * b,
 }
 

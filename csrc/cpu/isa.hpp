@@ -19,7 +19,7 @@ inline constexpr int most_rows = 8;
 // Vectors that one pass over a matrix multiplies.
 inline constexpr int krylov_block = 4;
 
-enum class Tile { maxima, differences, squares, masked, products };
+enum class Tile { maxima, differences, squares, products };
 
 // A tree's program with its scales in the computing type (kernels.hpp explains the fields).
 template <class T>
@@ -74,6 +74,14 @@ struct Loops {
 
     // out[row][r] = row . vectors[r] for rows and `krylov_block` vectors of length n, each n apart.
     void (*products)(const T* rows, std::int64_t n_rows, const T* vectors, std::int64_t n, T* out);
+
+    // values become their squares; masks are 1 where they are not 0.
+    void (*square_and_mask)(T* values, std::int64_t n, T* masks);
+
+    // Square blocks of n values at a time between `lanes` fibres in memory, each a row, and buffer [n][lanes]; value i
+    // of a fibre is buffer row rows[i] (null: i).
+    void (*gather)(const T* const* fibres, std::int64_t n, const std::int32_t* rows, T* buffer);
+    void (*scatter)(const T* buffer, std::int64_t n, const std::int32_t* rows, T* const* fibres);
 
     // Applies rotations to rows of `width` numbers: rows are slots (kernels.hpp, HaarStep).
     void (*rotate)(T* rows, std::int64_t width, const std::int32_t* left, const std::int32_t* right, const T* major,

@@ -19,7 +19,6 @@ inline Vector<T> add_term(Vector<T> sum, Vector<T> a, Vector<T> b, Vector<T> fac
     if constexpr (kind == Tile::maxima) return sum + factor * math::larger(a, b);
     if constexpr (kind == Tile::differences) return sum + factor * magnitude<T>(a - b);
     if constexpr (kind == Tile::squares) return sum + (a - b) * (a - b);
-    if constexpr (kind == Tile::masked) return sum + where_not_zero<T>(a * a, b);
     if constexpr (kind == Tile::products) return sum + a * b;
 }
 
@@ -103,8 +102,6 @@ void tile(Tile kind, const T* left, const T* const* right, int rows, std::int64_
             return tile_rows<T, Tile::maxima>(left, right, rows, features, weights, left_sums, right_sums, sums);
         case Tile::differences:
             return tile_rows<T, Tile::differences>(left, right, rows, features, weights, left_sums, right_sums, sums);
-        case Tile::masked:
-            return tile_rows<T, Tile::masked>(left, right, rows, features, weights, left_sums, right_sums, sums);
         case Tile::squares:
             return tile_rows<T, Tile::squares>(left, right, rows, features, weights, left_sums, right_sums, sums);
         case Tile::products:
@@ -173,7 +170,12 @@ void load_lanes(const BlockSource<T, Value>& x, std::int64_t at, std::int64_t st
     for (; k < n; ++k) {
         const Value* first = x.row[0] + at + k * stride;
         T cells[L];
-        for (int l = 0; l < L; ++l) cells[l] = x.neighbours ? first[l] : x.row[l][at + k * stride];
+        if (!x.neighbours)
+            for (int l = 0; l < L; ++l) cells[l] = x.row[l][at + k * stride];
+        else if constexpr (sizeof(Value) == sizeof(T))
+            Row<T>::at(first).to(cells);
+        else
+            for (int l = 0; l < L; ++l) cells[l] = first[l];
         Row<T>::at(cells).minus(centre ? centre[k] : T(0)).to(out + k * L);
     }
 }
@@ -341,6 +343,50 @@ void products(const T* rows, std::int64_t n_rows, const T* vectors, std::int64_t
 }
 
 template <class T>
+void square_and_mask(T* values, std::int64_t n, T* masks) {
+    for (std::int64_t i = 0; i < n * lanes<T>; i += width<T>) {
+        const Vector<T> v = load(values + i);
+        store(masks + i, where_not_zero<T>(broadcast(T(1)), v));
+        store(values + i, v * v);
+    }
+}
+
+// `lanes` fibres are lanes / width groups of `width`; a square of group and values is transposed in registers.
+template <class T>
+void gather(const T* const* fibres, std::int64_t n, const std::int32_t* rows, T* buffer) {
+    constexpr int L = static_cast<int>(lanes<T>), W = width<T>;
+    std::int64_t k = 0;
+    for (; k + W <= n; k += W)
+        for (int l = 0; l < L; l += W) {
+            Vector<T> square[W];
+#pragma GCC unroll 16
+            for (int i = 0; i < W; ++i) square[i] = load(fibres[l + i] + k);
+            transpose<T>(square);
+#pragma GCC unroll 16
+            for (int i = 0; i < W; ++i) store(buffer + (rows ? rows[k + i] : k + i) * L + l, square[i]);
+        }
+    for (; k < n; ++k)
+        for (int l = 0; l < L; ++l) buffer[(rows ? rows[k] : k) * L + l] = fibres[l][k];
+}
+
+template <class T>
+void scatter(const T* buffer, std::int64_t n, const std::int32_t* rows, T* const* fibres) {
+    constexpr int L = static_cast<int>(lanes<T>), W = width<T>;
+    std::int64_t k = 0;
+    for (; k + W <= n; k += W)
+        for (int l = 0; l < L; l += W) {
+            Vector<T> square[W];
+#pragma GCC unroll 16
+            for (int i = 0; i < W; ++i) square[i] = load(buffer + (rows ? rows[k + i] : k + i) * L + l);
+            transpose<T>(square);
+#pragma GCC unroll 16
+            for (int i = 0; i < W; ++i) store(fibres[l + i] + k, square[i]);
+        }
+    for (; k < n; ++k)
+        for (int l = 0; l < L; ++l) fibres[l][k] = buffer[(rows ? rows[k] : k) * L + l];
+}
+
+template <class T>
 void rotate(T* rows, std::int64_t width, const std::int32_t* left, const std::int32_t* right, const T* major,
             const T* minor, std::int64_t n_steps, bool inverse) {
     for (std::int64_t i = 0; i < n_steps; ++i) {
@@ -356,8 +402,11 @@ void rotate(T* rows, std::int64_t width, const std::int32_t* left, const std::in
 }
 
 template <class T>
-constexpr Loops<T> table{PYATTNORG_ISA_NAME,      PYATTNORG_ROWS, tile<T>,      dense_features<T>, tree_features<T, T>,
-                         tree_features<T, float>, row_sums<T>,    distances<T>, products<T>,       rotate<T>};
+constexpr Loops<T> table{
+    PYATTNORG_ISA_NAME, PYATTNORG_ROWS, tile<T>,     dense_features<T>,  tree_features<T, T>, tree_features<T, float>,
+    row_sums<T>,        distances<T>,   products<T>, square_and_mask<T>, gather<T>,           scatter<T>,
+    rotate<T>,
+};
 
 }  // namespace
 

@@ -37,13 +37,14 @@ Aligned<T> aligned(std::int64_t n) {
     return Aligned<T>(static_cast<T*>(::operator new(static_cast<std::size_t>(n) * sizeof(T), std::align_val_t{64})));
 }
 
-// Which pairs are wanted: rows 0..rows against columns first_column..n, above the diagonal where symmetric.
+// Which pairs are wanted: rows of `out` are columns first_column..n (broadcast by tiles), its columns are points
+// 0..width (lanes of blocks), up to the diagonal where symmetric.
 struct Pairs {
-    std::int64_t rows, first_column, n;
+    std::int64_t width, first_column, n;
     bool symmetric;
 
-    bool wanted(std::int64_t i, std::int64_t j) const { return i < rows && (!symmetric || i <= j); }
-    std::int64_t at(std::int64_t i, std::int64_t j) const { return i * (n - first_column) + j - first_column; }
+    bool wanted(std::int64_t i, std::int64_t j) const { return i < width && (!symmetric || i <= j); }
+    std::int64_t at(std::int64_t i, std::int64_t j) const { return (j - first_column) * width + i; }
 };
 
 // A block against columns[0..count), or begin, begin + 1, ... where there is no list. Only lanes in `mask` count.
@@ -77,7 +78,8 @@ public:
         norms_.assign(static_cast<std::size_t>(2 * blocks_ * lanes<T>), 0.0);
     }
 
-    void all(Tile kind) {
+    void all(Tile kind, bool masked = false) {
+        if (masked) masks_ = aligned<T>(blocks_ * block_stride_);
         std::vector<std::uint8_t> used(static_cast<std::size_t>(blocks_), 1);
         pass(kind, units(), used);
     }
@@ -88,8 +90,9 @@ public:
         const auto norm = [this](std::int64_t p, std::int64_t which) {
             return norms_[static_cast<std::size_t>((p / lanes<T> * 2 + which) * lanes<T> + p % lanes<T>)];
         };
-        const auto mark = [&](std::int64_t i) {
-            for (std::int64_t j = pairs_.symmetric ? i + 1 : pairs_.first_column; j < n_; ++j) {
+        const auto mark = [&](std::int64_t row) {
+            const std::int64_t j = pairs_.first_column + row;
+            for (std::int64_t i = 0; i < (pairs_.symmetric ? j : pairs_.width); ++i) {
                 const double sure = math::least_sure_distance<T>(norm(i, 0), norm(j, 0), norm(i, 1), norm(j, 1));
                 Out& distance = out_[pairs_.at(i, j)];
                 if (static_cast<double>(distance) >= std::max(sure, features_.doubt(i) + features_.doubt(j))) continue;
@@ -97,7 +100,7 @@ public:
                 any = true;
             }
         };
-        parallel_for(pairs_.rows, threads_, mark, poll_);
+        parallel_for(n_ - pairs_.first_column, threads_, mark, poll_);
         return any;
     }
 
@@ -107,7 +110,7 @@ public:
         std::vector<std::uint16_t> masks;
         std::vector<Unit> todo;
         std::vector<std::uint8_t> used(static_cast<std::size_t>(blocks_), 0);
-        for (std::int64_t block = 0; block * lanes<T> < pairs_.rows; ++block) {
+        for (std::int64_t block = 0; block * lanes<T> < pairs_.width; ++block) {
             const auto first = static_cast<std::int64_t>(columns.size());
             for (std::int64_t j = first_column(block); j < n_; ++j) {
                 unsigned mask = 0;
@@ -134,7 +137,7 @@ public:
         pass(Tile::differences, todo, used);
     }
 
-    // Below the diagonal as above, square by square, so that both stay in cache.
+    // Above the diagonal as below, square by square, so that both stay in cache.
     void mirror() const {
         constexpr std::int64_t side = 64;
         const auto copy = [this](std::int64_t square) {
@@ -142,7 +145,7 @@ public:
             for (std::int64_t j0 = i0; j0 < n_; j0 += side)
                 for (std::int64_t i = i0; i < i1; ++i)
                     for (std::int64_t j = std::max(j0, i + 1); j < std::min(n_, j0 + side); ++j)
-                        out_[j * n_ + i] = out_[i * n_ + j];
+                        out_[i * n_ + j] = out_[j * n_ + i];
         };
         parallel_for((n_ + side - 1) / side, threads_, copy, poll_);
     }
@@ -155,11 +158,11 @@ private:
     // Long stretches reuse a block best; short ones keep all threads busy to the end.
     std::vector<Unit> units() {
         std::int64_t total = 0;
-        for (std::int64_t block = 0; block * lanes<T> < pairs_.rows; ++block) total += n_ - first_column(block);
+        for (std::int64_t block = 0; block * lanes<T> < pairs_.width; ++block) total += n_ - first_column(block);
         const std::int64_t rows = loops<T>().rows;
         unit_columns_ = std::clamp(total / (8 * threads_) / rows * rows, 2 * rows, most_columns / rows * rows);
         std::vector<Unit> all;
-        for (std::int64_t block = 0; block * lanes<T> < pairs_.rows; ++block)
+        for (std::int64_t block = 0; block * lanes<T> < pairs_.width; ++block)
             for (std::int64_t j = first_column(block); j < n_; j += unit_columns_)
                 all.push_back({block, j, std::min(unit_columns_, n_ - j)});
         return all;
@@ -172,6 +175,7 @@ private:
                 if (!used[static_cast<std::size_t>(block)]) return;
                 T* values = values_.get() + block * block_stride_;
                 features_.make(block, values);
+                if (masks_) loops<T>().square_and_mask(values, n_features, masks_.get() + block * block_stride_);
                 if (kind == Tile::maxima)
                     loops<T>().row_sums(values, n_features, sums_.get() + block * panels_ * lanes<T>,
                                         norms_.data() + 2 * block * lanes<T>);
@@ -197,18 +201,25 @@ private:
                 double right_sums[most_rows];
                 for (int r = 0; r < rows; ++r) {
                     const std::int64_t j = unit.column(c + r), block = j / lanes<T>, lane = j % lanes<T>;
-                    right[r] = values_.get() + block * block_stride_ + f0 * lanes<T> + lane;
+                    right[r] = (masks_ ? masks_ : values_).get() + block * block_stride_ + f0 * lanes<T> + lane;
                     right_sums[r] = kind == Tile::maxima ? sums_[(block * panels_ + panel) * lanes<T> + lane] : 0;
                 }
                 loop.tile(kind, left, right, rows, n, weights, left_sums, right_sums, sums + c * lanes<T>);
             }
         }
-        for (std::int64_t c = 0; c < unit.count; ++c)
-            for (std::int64_t l = 0; l < lanes<T>; ++l) {
-                const std::int64_t i = unit.block * lanes<T> + l, j = unit.column(c);
-                if (pairs_.wanted(i, j) && (!unit.mask || (unit.mask[c] >> l & 1)))
-                    out_[pairs_.at(i, j)] += static_cast<Out>(sums[c * lanes<T> + l]);
+        const std::int64_t first = unit.block * lanes<T>, last = first + lanes<T> - 1;
+        for (std::int64_t c = 0; c < unit.count; ++c) {
+            const std::int64_t j = unit.column(c);
+            const double* sum = sums + c * lanes<T>;
+            Out* out = out_ + pairs_.at(first, j);
+            if (!unit.mask && pairs_.wanted(last, j)) {
+                for (std::int64_t l = 0; l < lanes<T>; ++l) out[l] += static_cast<Out>(sum[l]);
+                continue;
             }
+            for (std::int64_t l = 0; l < lanes<T>; ++l)
+                if (pairs_.wanted(first + l, j) && (!unit.mask || (unit.mask[c] >> l & 1)))
+                    out[l] += static_cast<Out>(sum[l]);
+        }
     }
 
     Features<T>& features_;
@@ -217,6 +228,7 @@ private:
     int threads_;
     const Poll& poll_;
     std::int64_t n_, blocks_, room_ = 0, panels_ = 0, block_stride_ = 0, unit_columns_ = most_columns;
+    Aligned<T> masks_;           // [blocks][room + 1][lanes], what the tiles broadcast where it is not the values
     Aligned<T> values_;          // [blocks][room + 1][lanes]
     Aligned<double> sums_;       // [blocks][panels][lanes]
     std::vector<double> norms_;  // [blocks][2][lanes]
@@ -241,10 +253,10 @@ void pairwise(const Strided2<T>& x, const T* weights, Term term, std::int64_t sp
     DenseFeatures<T> features(x, weights);
     const std::int64_t n = x.shape[0];
     const Pairs pairs{split ? split : n, split, n, split == 0 && term != Term::masked};
-    std::fill_n(out, pairs.rows * (n - split), T(0));
+    std::fill_n(out, pairs.width * (n - split), T(0));
     if (term == Term::l1) return sum_l1(features, features, pairs, out, threads, poll);
     Summation<T, T> sum(features, pairs, out, threads, poll);
-    sum.all(term == Term::squares ? Tile::squares : term == Term::masked ? Tile::masked : Tile::products);
+    sum.all(term == Term::squares ? Tile::squares : Tile::products, term == Term::masked);
     if (pairs.symmetric) sum.mirror();
 }
 
