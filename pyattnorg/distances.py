@@ -88,10 +88,11 @@ def tree_emd(
         tree.weights(a, b)
         for tree, a, b in zip(trees, per_axis(alpha, len(trees), "alpha"), per_axis(beta, len(trees), "beta"))
     ]
-    return ours.back(_tree_emd(ours.values, list(trees), weights))
+    return ours.back(tree_distances(ours.values, list(trees), weights))
 
 
-def _tree_emd(x: FloatArray, trees: list[PartitionTree], weights: list[NDArray[np.float64]]) -> FloatArray:
+def tree_distances(x: FloatArray, trees: list[PartitionTree], weights: list[NDArray[np.float64]]) -> FloatArray:
+    """`tree_emd` of NumPy values that are known to be finite, by trees and weights of their folders that fit."""
     if len(trees) == 1:
         root = PartitionTree.dyadic(1)
         return kernels.tree_emd(x[:, :, None], trees[0], root, weights[0], np.ones(1))
@@ -102,7 +103,7 @@ def _tree_emd(x: FloatArray, trees: list[PartitionTree], weights: list[NDArray[n
     out = np.zeros((len(x), len(x)), x.dtype)
     for i, w in enumerate(weights[0]):
         if w:
-            out += np.asarray(w, x.dtype) * _tree_emd(averages[:, i], trees[1:], weights[1:])
+            out += np.asarray(w, x.dtype) * tree_distances(averages[:, i], trees[1:], weights[1:])
     return out
 
 

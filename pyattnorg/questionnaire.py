@@ -13,7 +13,7 @@ from pyattnorg.arrays import Array, FloatArray, given, mask_values, to_numpy
 from pyattnorg.builders import binary_tree, flexible_tree
 from pyattnorg.checks import number, one_of, whole
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
-from pyattnorg.distances import PerAxis, per_axis, tree_emd
+from pyattnorg.distances import PerAxis, per_axis, tree_distances
 from pyattnorg.haar import haar, ihaar
 from pyattnorg.progress import Progress, Stages
 from pyattnorg.sparsity import l1_entropy
@@ -183,9 +183,8 @@ class Questionnaire:
                 if used[axis] == others:
                     continue  # the same trees give the same distances
                 pick = [other for other in range(n_axes) if other != axis]
-                e = tree_emd(
-                    np.moveaxis(values, axis, 0), others, alpha=[alpha[i] for i in pick], beta=[beta[i] for i in pick]
-                )
+                weights = [tree.weights(alpha[i], beta[i]) for tree, i in zip(others, pick)]
+                e = tree_distances(np.moveaxis(values, axis, 0), list(others), weights)
                 a = dual_affinity(e)
                 distances[axis], affinities[axis], used[axis] = e, a, others
                 current[axis] = self._build(a)

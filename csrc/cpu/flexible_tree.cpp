@@ -6,6 +6,7 @@
 
 #include "../kernels.hpp"
 #include "isa.hpp"
+#include "mirror.hpp"
 #include "parallel.hpp"
 
 namespace pyattnorg::cpu {
@@ -73,18 +74,29 @@ void mean_distances(const std::vector<double>& coordinates, std::int64_t m, cons
             distances[static_cast<std::size_t>(a * c + a)] = infinite;
         },
         poll);
-    for (std::int64_t a = 0; a < c; ++a)
-        for (std::int64_t b = 0; b < a; ++b)
-            distances[static_cast<std::size_t>(a * c + b)] = distances[static_cast<std::size_t>(b * c + a)];
+    mirror(distances.data(), c, Triangle::above, threads, poll);
 }
 
-// The median of all entries. Where most folders coincide it is 0 and would end the level after one join; the least
-// positive distance then stands in, so that all that coincide join.
-double typical(std::vector<double> distances) {
-    const double middle = median(distances.data(), static_cast<std::int64_t>(distances.size()));
+// The median of all entries of a symmetric matrix with an infinite diagonal: those above it count twice, then come the
+// infinite ones. Where most folders coincide it is 0 and would end the level after one join; the least positive
+// distance then stands in, so that all that coincide join.
+double typical(const std::vector<double>& distances, std::int64_t c) {
+    std::vector<double> above;
+    above.reserve(static_cast<std::size_t>(c * (c - 1) / 2));
+    for (std::int64_t a = 0; a < c; ++a)
+        above.insert(above.end(), distances.begin() + a * c + a + 1, distances.begin() + (a + 1) * c);
+    const auto pairs = static_cast<std::int64_t>(above.size());
+    const auto ranked = [&](std::int64_t rank) {
+        if (rank / 2 >= pairs) return infinite;
+        std::nth_element(above.begin(), above.begin() + rank / 2, above.end());
+        return above[static_cast<std::size_t>(rank / 2)];
+    };
+    const double upper = ranked(c * c / 2);
+    const double lower = c % 2 ? upper : ranked(c * c / 2 - 1);
+    const double middle = lower + (upper - lower) / 2;
     if (middle > 0) return middle;
     double least = infinite;
-    for (const double d : distances)
+    for (const double d : above)
         if (d > 0) least = std::min(least, d);
     return least;
 }
@@ -92,7 +104,7 @@ double typical(std::vector<double> distances) {
 // Group of every folder after the greedy joins; groups are numbered by slot, that of the last initiator.
 Labels join(std::vector<double>& distances, std::int64_t c, double constant) {
     const auto n = static_cast<std::size_t>(c);
-    const double middle = typical(distances);
+    const double middle = typical(distances, c);
     const double penalty = middle / constant;
     std::vector<double> key(n);
     std::vector<std::int32_t> nearest(n), slot(n), size(n, 1);

@@ -67,30 +67,17 @@ void tile_of(const T* left, const T* const* right, std::int64_t features, const 
 template <class T, Tile kind>
 void tile_rows(const T* left, const T* const* right, int rows, std::int64_t features, const T* weights,
                const double* left_sums, const double* right_sums, double* sums) {
-    static_assert(PYATTNORG_ROWS <= most_rows);
-    switch (rows) {
-        case 1:
-            return tile_of<T, kind, 1>(left, right, features, weights, left_sums, right_sums, sums);
-        case 2:
-            return tile_of<T, kind, 2>(left, right, features, weights, left_sums, right_sums, sums);
-#if PYATTNORG_ROWS >= 4
-        case 3:
-            return tile_of<T, kind, 3>(left, right, features, weights, left_sums, right_sums, sums);
-        case 4:
-            return tile_of<T, kind, 4>(left, right, features, weights, left_sums, right_sums, sums);
-#endif
-#if PYATTNORG_ROWS >= 5
-        case 5:
-            return tile_of<T, kind, 5>(left, right, features, weights, left_sums, right_sums, sums);
-#endif
-#if PYATTNORG_ROWS >= 8
-        case 6:
-            return tile_of<T, kind, 6>(left, right, features, weights, left_sums, right_sums, sums);
-        case 7:
-            return tile_of<T, kind, 7>(left, right, features, weights, left_sums, right_sums, sums);
-        case 8:
-            return tile_of<T, kind, 8>(left, right, features, weights, left_sums, right_sums, sums);
-#endif
+    if (rows == PYATTNORG_ROWS)
+        return tile_of<T, kind, PYATTNORG_ROWS>(left, right, features, weights, left_sums, right_sums, sums);
+    while (rows > 0) {  // the end of a stretch
+        const int some = rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
+        if (some == 4) tile_of<T, kind, 4>(left, right, features, weights, left_sums, right_sums, sums);
+        if (some == 2) tile_of<T, kind, 2>(left, right, features, weights, left_sums, right_sums, sums);
+        if (some == 1) tile_of<T, kind, 1>(left, right, features, weights, left_sums, right_sums, sums);
+        rows -= some;
+        right += some;
+        right_sums += some;
+        sums += some * lanes<T>;
     }
 }
 

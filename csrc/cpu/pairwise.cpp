@@ -16,6 +16,7 @@
 
 #include "../math/term.hpp"
 #include "features.hpp"
+#include "mirror.hpp"
 #include "parallel.hpp"
 
 namespace pyattnorg::cpu {
@@ -137,19 +138,6 @@ public:
         pass(Tile::differences, todo, used);
     }
 
-    // Above the diagonal as below, square by square, so that both stay in cache.
-    void mirror() const {
-        constexpr std::int64_t side = 64;
-        const auto copy = [this](std::int64_t square) {
-            const std::int64_t i0 = square * side, i1 = std::min(n_, i0 + side);
-            for (std::int64_t j0 = i0; j0 < n_; j0 += side)
-                for (std::int64_t i = i0; i < i1; ++i)
-                    for (std::int64_t j = std::max(j0, i + 1); j < std::min(n_, j0 + side); ++j)
-                        out_[i * n_ + j] = out_[j * n_ + i];
-        };
-        parallel_for((n_ + side - 1) / side, threads_, copy, poll_);
-    }
-
 private:
     std::int64_t first_column(std::int64_t block) const {
         return pairs_.symmetric ? block * lanes<T> : pairs_.first_column;
@@ -242,7 +230,7 @@ void sum_l1(Features<T>& features, Features<Exact>& exact, const Pairs& pairs, T
     if (pairs.symmetric)
         for (std::int64_t i = 0; i < pairs.n; ++i) out[pairs.at(i, i)] = T(0);
     if (sum.mark_close_pairs()) Summation<Exact, T>(exact, pairs, out, threads, poll).again();
-    if (pairs.symmetric) sum.mirror();
+    if (pairs.symmetric) mirror(out, pairs.n, Triangle::below, threads, poll);
 }
 
 }  // namespace
@@ -257,7 +245,7 @@ void pairwise(const Strided2<T>& x, const T* weights, Term term, std::int64_t sp
     if (term == Term::l1) return sum_l1(features, features, pairs, out, threads, poll);
     Summation<T, T> sum(features, pairs, out, threads, poll);
     sum.all(term == Term::squares ? Tile::squares : Tile::products, term == Term::masked);
-    if (pairs.symmetric) sum.mirror();
+    if (pairs.symmetric) mirror(out, pairs.n, Triangle::below, threads, poll);
 }
 
 // Folder averages of points that lie close differ by less than floats resolve, so close pairs are summed in double.
