@@ -90,10 +90,10 @@ template <class T>
 void norms(const T* x, std::int64_t n, double* magnitudes, double* squares, int threads);
 
 // Grows an orthonormal basis of a block Krylov space of the symmetric matrix s [n, n] from `have` to `want` vectors.
-// basis [>= want, n]: the first `known` are eigenvectors that the others are kept clear of; have = known starts anew
-// from the next `block` vectors, which need not be orthonormal. projected [>= want, limit]: basis s basis', filled as
-// far as known. residual [block, block]: what the last block's images have outside the basis. want - known is a
-// multiple of block.
+// basis [>= want + block, n]: the first `known` are eigenvectors that the others are kept clear of; have = known starts
+// anew from the next `block` vectors, which need not be orthonormal. At the end the block after `want` is what the last
+// block's images have outside the basis, to go on from. projected [>= want, limit]: basis s basis', as far as known.
+// residual [block, block]: inner products of that last block. want - known is a multiple of block.
 inline constexpr std::int64_t krylov_vectors = 4;
 void krylov(const double* s, std::int64_t n, double* basis, std::int64_t known, std::int64_t have, std::int64_t want,
             double* projected, std::int64_t limit, double* residual, int threads, const Poll&);

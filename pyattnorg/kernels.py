@@ -175,12 +175,12 @@ def largest_eigenpairs(
     """
     n, k, block = len(s), len(known), KRYLOV_VECTORS
     limit = k + min((n - k) // (2 * block), KRYLOV_LIMIT // block) * block
-    basis = np.empty((limit, n))
+    basis = np.empty((limit + block, n))
     basis[:k] = known
     # Any fixed start will do; cosines of unrelated frequencies are clear of every eigenvector in practice.
     basis[k : k + block] = np.cos(np.outer(np.sqrt([2, 3, 5, 7])[:block], np.arange(1, n + 1)) + 0.5)
     projected, rest = np.zeros((limit, limit)), np.empty((block, block))
-    have, want = k, k + (2 * m + 3 * block - 1) // block * block
+    have, want = k, k + (4 * m + block - 1) // block * block
     while want <= limit:
         if backend() == "reference":
             reference.krylov(s, basis, k, have, want, projected, rest)
@@ -193,7 +193,7 @@ def largest_eigenpairs(
         residuals = np.sqrt(np.maximum(np.einsum("ij,ik,kj->j", last, rest, last), 0))
         if (residuals <= tolerance * max(np.abs(values[best[0]]), np.finfo(float).tiny)).all():
             return values[best], vectors[:, best].T @ basis[k:want]
-        have, want = want, want + max(2, (want - k) // (4 * block)) * block
+        have, want = want, want + max(2, (want - k) // (5 * block)) * block
     return None
 
 

@@ -85,23 +85,21 @@ def krylov(
 ) -> None:
     """Grows an orthonormal basis of a block Krylov space in place (csrc/kernels.hpp), by QR factorisations."""
     block = len(residual)
-    if have == known:
-        start = basis[known : known + block].T
-        start = start - basis[:known].T @ (basis[:known] @ start)
-        basis[known : known + block] = np.linalg.qr(start)[0].T
-        have = known + block
-    while True:
+    first = have == known
+    while have < want:
+        new = basis[have : have + block].T
+        if first:
+            new = new - basis[:known].T @ (basis[:known] @ new)
+        basis[have : have + block] = np.linalg.qr(new)[0].T
+        first, have = False, have + block
         images = s @ basis[have - block : have].T
         taken = basis[:have] @ images
         projected[have - block : have, :have] = taken.T
         projected[:have, have - block : have] = taken
         for _ in range(2):
             images = images - basis[:have].T @ (basis[:have] @ images)
-        residual[:] = images.T @ images
-        if have >= want:
-            return
-        basis[have : have + block] = np.linalg.qr(images)[0].T
-        have += block
+        basis[have : have + block] = images.T
+    residual[:] = images.T @ images
 
 
 def norms(x: FloatArray) -> tuple[float, float]:

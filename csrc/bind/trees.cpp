@@ -41,10 +41,11 @@ void krylov(const Dense<double>& s, Dense<double> basis, std::int64_t known, std
             Dense<double> projected, Dense<double> residual, int threads) {
     require(s.ndim() == 2 && basis.ndim() == 2 && projected.ndim() == 2, "matrices expected");
     const std::int64_t n = s.shape(0), limit = projected.shape(1);
-    require(s.shape(1) == n && basis.shape(1) == n && basis.shape(0) >= want && want <= n, "shapes do not fit");
+    require(s.shape(1) == n && basis.shape(1) == n && basis.shape(0) >= want + cpu::krylov_vectors && want <= n,
+            "shapes do not fit");
     require(projected.shape(0) >= want && limit >= want, "projected is too small");
     require(residual.size() == cpu::krylov_vectors * cpu::krylov_vectors, "residual has the wrong size");
-    require(known >= 0 && have >= known && want > known && want >= have, "known <= have <= want must hold");
+    require(known >= 0 && have >= known && want > have, "known <= have < want must hold");
     require((want - known) % cpu::krylov_vectors == 0 && (have - known) % cpu::krylov_vectors == 0,
             "blocks must be whole");
     const double* matrix = s.data();

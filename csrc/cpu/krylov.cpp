@@ -69,6 +69,13 @@ double settle(double* basis, std::int64_t n, std::int64_t at, double scale, int 
     return replaced ? 0 : length;
 }
 
+// Length of what was taken out of the image of basis vector `row`.
+double taken_length(const double* projected, std::int64_t row, std::int64_t from, std::int64_t to, std::int64_t limit) {
+    double sum = 0;
+    for (std::int64_t v = from; v < to; ++v) sum += projected[row * limit + v] * projected[row * limit + v];
+    return std::sqrt(sum);
+}
+
 void multiply(const double* s, std::int64_t n, const double* block, double* images, int threads, const Poll& poll) {
     const auto rows = [&](std::int64_t task) {
         const std::int64_t i0 = task * rows_per_task, count = std::min(rows_per_task, n - i0);
@@ -84,44 +91,33 @@ void multiply(const double* s, std::int64_t n, const double* block, double* imag
 
 void krylov(const double* s, std::int64_t n, double* basis, std::int64_t known, std::int64_t have, std::int64_t want,
             double* projected, std::int64_t limit, double* residual, int threads, const Poll& poll) {
-    if (have == known) {  // the first block
-        for (std::int64_t r = 0; r < B; ++r) {
-            double* vector = basis + (known + r) * n;
-            const double scale = std::sqrt(dot(vector, vector, n));
-            for (int pass = 0; pass < 2; ++pass) orthogonalise(vector, basis, n, known + r, nullptr, threads);
-            settle(basis, n, known + r, scale, threads);
-        }
-        have = known + B;
-    }
-    std::vector<double> images(static_cast<std::size_t>(B * n)), taken(static_cast<std::size_t>(want + B));
-    for (;;) {
-        const std::int64_t block = have - B;
-        multiply(s, n, basis + block * n, images.data(), threads, poll);
-        double scale[B];
-        for (std::int64_t r = 0; r < B; ++r) {
-            double* image = images.data() + r * n;
-            scale[r] = std::sqrt(dot(image, image, n));
-            std::fill(taken.begin(), taken.end(), 0.0);
-            for (int pass = 0; pass < 2; ++pass) orthogonalise(image, basis, n, have, taken.data(), threads);
-            for (std::int64_t v = known; v < have; ++v)
-                projected[(block + r) * limit + v] = projected[v * limit + block + r] =
-                    taken[static_cast<std::size_t>(v)];
-        }
-        std::fill_n(residual, B * B, 0.0);
-        const bool last = have == want;
-        if (last) {  // inner products of what is left: all that residual norms need
-            for (std::int64_t r = 0; r < B; ++r)
-                for (std::int64_t q = 0; q < B; ++q)
-                    residual[r * B + q] = dot(images.data() + r * n, images.data() + q * n, n);
-            return;
-        }
+    std::vector<double> taken(static_cast<std::size_t>(want + B));
+    std::fill_n(residual, B * B, 0.0);
+    // The next block lies after the basis, orthogonal to it but for the first; it joins, and its images are the next.
+    for (bool first = have == known;; first = false) {
         for (std::int64_t r = 0; r < B; ++r) {
             double* vector = basis + (have + r) * n;
-            std::copy_n(images.data() + r * n, n, vector);
-            for (int pass = 0; pass < 2; ++pass) orthogonalise(vector, basis + have * n, n, r, nullptr, threads);
-            settle(basis, n, have + r, scale[r], threads);
+            const double length = std::sqrt(dot(vector, vector, n));
+            for (int pass = 0; pass < 2; ++pass)
+                orthogonalise(vector, first ? basis : basis + have * n, n, first ? have + r : r, nullptr, threads);
+            const double image =
+                first ? length : std::hypot(length, taken_length(projected, have - B + r, known, have, limit));
+            settle(basis, n, have + r, image, threads);
         }
         have += B;
+        double* images = basis + have * n;
+        multiply(s, n, basis + (have - B) * n, images, threads, poll);
+        for (std::int64_t r = 0; r < B; ++r) {
+            const std::int64_t column = have - B + r;
+            std::fill(taken.begin(), taken.end(), 0.0);
+            for (int pass = 0; pass < 2; ++pass) orthogonalise(images + r * n, basis, n, have, taken.data(), threads);
+            for (std::int64_t v = known; v < have; ++v)
+                projected[column * limit + v] = projected[v * limit + column] = taken[static_cast<std::size_t>(v)];
+        }
+        if (have < want) continue;
+        for (std::int64_t r = 0; r < B; ++r)
+            for (std::int64_t q = 0; q < B; ++q) residual[r * B + q] = dot(images + r * n, images + q * n, n);
+        return;
     }
 }
 
