@@ -32,12 +32,13 @@ void sample_mean(const Strided3<Value>& x, std::vector<T>& centre, int threads) 
 
 // Lanes beyond the last point repeat it; what is computed for them is never read.
 template <class T, class Value>
-BlockSource<T, Value> block_source(const Value* data, std::int64_t points, std::int64_t point_stride,
+BlockSource<T, Value> block_source(const Features<T>& of, const Value* data, std::int64_t point_stride,
                                    std::int64_t stride_a, std::int64_t stride_b, std::int64_t block) {
-    const bool whole = (block + 1) * lanes<T> <= points;
-    BlockSource<T, Value> source{{}, stride_a, stride_b, whole && point_stride == 1};
+    const std::int64_t points = of.points(), first = block * lanes<T>, last = first + lanes<T> - 1;
+    const bool together = last < points && of.point(last) - of.point(first) == last - first;
+    BlockSource<T, Value> source{{}, stride_a, stride_b, together && point_stride == 1};
     for (std::int64_t l = 0; l < lanes<T>; ++l)
-        source.row[l] = data + std::min(block * lanes<T> + l, points - 1) * point_stride;
+        source.row[l] = data + of.point(std::min(first + l, points - 1)) * point_stride;
     return source;
 }
 
@@ -104,7 +105,7 @@ std::int64_t DenseFeatures<T>::advance(std::int64_t room) {
 
 template <class T>
 void DenseFeatures<T>::make(std::int64_t block, T* out) {
-    const auto source = block_source<T>(x_.data, x_.shape[0], x_.stride[0], std::int64_t{0}, x_.stride[1], block);
+    const auto source = block_source<T>(*this, x_.data, x_.stride[0], std::int64_t{0}, x_.stride[1], block);
     loops<T>().dense_features(source, begin_, end_, centred_ ? centre_.data() : nullptr, centred_ ? weights_ : nullptr,
                               out);
 }
@@ -120,7 +121,7 @@ template <class T, class Value>
 void TreeFeatures<T, Value>::restart(bool centred, int threads) {
     centred_ = centred;
     begin_ = end_ = 0;
-    const std::int64_t blocks = (x_.shape[0] + lanes<T> - 1) / lanes<T>;
+    const std::int64_t blocks = (this->points() + lanes<T> - 1) / lanes<T>;
     slots_.resize(static_cast<std::size_t>(blocks * a_.n_slots * b_.n_leaves * lanes<T>));
     masses_.assign(static_cast<std::size_t>(blocks * lanes<T>), 0.0);
     if (centred) sample_mean(x_, centre_, threads);
@@ -140,7 +141,7 @@ std::int64_t TreeFeatures<T, Value>::advance(std::int64_t room) {
 
 template <class T, class Value>
 void TreeFeatures<T, Value>::make(std::int64_t block, T* out) {
-    const auto source = block_source<T>(x_.data, x_.shape[0], x_.stride[0], x_.stride[1], x_.stride[2], block);
+    const auto source = block_source<T>(*this, x_.data, x_.stride[0], x_.stride[1], x_.stride[2], block);
     std::vector<T> inner(static_cast<std::size_t>(b_.n_slots * lanes<T>));
     T* slots = slots_.data() + block * a_.n_slots * b_.n_leaves * lanes<T>;
     const T* centre = centred_ ? centre_.data() : nullptr;

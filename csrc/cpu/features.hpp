@@ -1,6 +1,7 @@
 // Where the features of points come from, a run at a time; they are never stored whole.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "../kernels.hpp"
@@ -13,7 +14,11 @@ class Features {
 public:
     virtual ~Features() = default;
 
-    virtual std::int64_t points() const = 0;
+    // Only some of the points, ascending; from the next restart on.
+    void choose(std::vector<std::int64_t> points) { chosen_ = std::move(points); }
+    std::int64_t points() const { return chosen_.empty() ? all_points() : static_cast<std::int64_t>(chosen_.size()); }
+    std::int64_t point(std::int64_t p) const { return chosen_.empty() ? p : chosen_[static_cast<std::size_t>(p)]; }
+
     // The longest run that may have to be made at once.
     virtual std::int64_t least_room() const = 0;
     // To the start again. Centring takes a constant from every feature: it changes no distance, and keeps the sums of
@@ -28,6 +33,11 @@ public:
     virtual double doubt(std::int64_t) const { return 0; }
     // Weights of the run's features where `make` leaves them out (uncentred dense features), else null.
     virtual const T* weights() const { return nullptr; }
+
+private:
+    virtual std::int64_t all_points() const = 0;
+
+    std::vector<std::int64_t> chosen_;
 };
 
 // The features are the entries of x, times `weights` [features] or 1.
@@ -35,7 +45,6 @@ template <class T>
 class DenseFeatures final : public Features<T> {
 public:
     DenseFeatures(const Strided2<T>& x, const T* weights) : x_(x), weights_(weights) {}
-    std::int64_t points() const override { return x_.shape[0]; }
     std::int64_t least_room() const override { return 1; }
     void restart(bool centred, int threads) override;
     std::int64_t advance(std::int64_t room) override;
@@ -43,6 +52,8 @@ public:
     const T* weights() const override { return centred_ || !weights_ ? nullptr : weights_ + begin_; }
 
 private:
+    std::int64_t all_points() const override { return x_.shape[0]; }
+
     Strided2<T> x_;
     const T* weights_;
     std::vector<T> centre_;
@@ -55,7 +66,6 @@ template <class T, class Value = T>
 class TreeFeatures final : public Features<T> {
 public:
     TreeFeatures(const Strided3<Value>& x, const TreeProgram& a, const TreeProgram& b);
-    std::int64_t points() const override { return x_.shape[0]; }
     std::int64_t least_room() const override { return emitted_by_b_; }
     void restart(bool centred, int threads) override;
     std::int64_t advance(std::int64_t room) override;
@@ -63,6 +73,8 @@ public:
     double doubt(std::int64_t p) const override;
 
 private:
+    std::int64_t all_points() const override { return x_.shape[0]; }
+
     Strided3<Value> x_;
     std::vector<T> scale_a_, scale_b_, leaf_scale_a_, leaf_scale_b_;
     Program<T> a_, b_;

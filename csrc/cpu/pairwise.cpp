@@ -81,8 +81,7 @@ public:
 
     void all(Tile kind, bool masked = false) {
         if (masked) masks_ = aligned<T>(blocks_ * block_stride_);
-        std::vector<std::uint8_t> used(static_cast<std::size_t>(blocks_), 1);
-        pass(kind, units(), used);
+        pass(kind, units());
     }
 
     // After all(Tile::maxima): marks pairs whose distance is small against their norms with -1; whether there are any.
@@ -105,26 +104,38 @@ public:
         return any;
     }
 
-    // Sums the marked pairs anew, from differences.
+    // Points of marked pairs, ascending.
+    std::vector<std::int64_t> marked_points() const {
+        std::vector<std::uint8_t> marked(static_cast<std::size_t>(n_), 0);
+        for (std::int64_t j = pairs_.first_column; j < n_; ++j)
+            for (std::int64_t i = 0; i < (pairs_.symmetric ? j : pairs_.width); ++i)
+                if (out_[pairs_.at(i, j)] < Out(0))
+                    marked[static_cast<std::size_t>(i)] = marked[static_cast<std::size_t>(j)] = 1;
+        std::vector<std::int64_t> points;
+        for (std::int64_t p = 0; p < n_; ++p)
+            if (marked[static_cast<std::size_t>(p)]) points.push_back(p);
+        return points;
+    }
+
+    // Sums the marked pairs of the features' points anew, from differences.
     void again() {
         std::vector<std::int32_t> columns;
         std::vector<std::uint16_t> masks;
         std::vector<Unit> todo;
-        std::vector<std::uint8_t> used(static_cast<std::size_t>(blocks_), 0);
-        for (std::int64_t block = 0; block * lanes<T> < pairs_.width; ++block) {
+        for (std::int64_t block = 0; block < blocks_; ++block) {
             const auto first = static_cast<std::int64_t>(columns.size());
-            for (std::int64_t j = first_column(block); j < n_; ++j) {
+            for (std::int64_t c = pairs_.symmetric ? block * lanes<T> : 0; c < n_; ++c) {
+                const std::int64_t j = features_.point(c);
                 unsigned mask = 0;
-                for (std::int64_t l = 0; l < lanes<T>; ++l) {
-                    const std::int64_t i = block * lanes<T> + l;
-                    if (!pairs_.wanted(i, j) || out_[pairs_.at(i, j)] >= Out(0)) continue;
+                for (std::int64_t l = 0; l < std::min(lanes<T>, n_ - block * lanes<T>); ++l) {
+                    const std::int64_t i = features_.point(block * lanes<T> + l);
+                    if (j < pairs_.first_column || !pairs_.wanted(i, j) || out_[pairs_.at(i, j)] >= Out(0)) continue;
                     out_[pairs_.at(i, j)] = Out(0);
                     mask |= 1u << l;
                 }
                 if (!mask) continue;
-                columns.push_back(static_cast<std::int32_t>(j));
+                columns.push_back(static_cast<std::int32_t>(c));
                 masks.push_back(static_cast<std::uint16_t>(mask));
-                used[static_cast<std::size_t>(block)] = used[static_cast<std::size_t>(j / lanes<T>)] = 1;
             }
             const auto last = static_cast<std::int64_t>(columns.size());
             constexpr std::int64_t together = 64;
@@ -135,7 +146,7 @@ public:
             unit.columns = columns.data() + unit.begin;
             unit.mask = masks.data() + unit.begin;
         }
-        pass(Tile::differences, todo, used);
+        pass(Tile::differences, todo);
     }
 
 private:
@@ -156,11 +167,10 @@ private:
         return all;
     }
 
-    void pass(Tile kind, const std::vector<Unit>& todo, const std::vector<std::uint8_t>& used) {
+    void pass(Tile kind, const std::vector<Unit>& todo) {
         features_.restart(kind == Tile::maxima, threads_);
         while (const std::int64_t n_features = features_.advance(room_)) {
             const auto make = [&](std::int64_t block) {
-                if (!used[static_cast<std::size_t>(block)]) return;
                 T* values = values_.get() + block * block_stride_;
                 features_.make(block, values);
                 if (masks_) loops<T>().square_and_mask(values, n_features, masks_.get() + block * block_stride_);
@@ -199,14 +209,16 @@ private:
         for (std::int64_t c = 0; c < unit.count; ++c) {
             const std::int64_t j = unit.column(c);
             const double* sum = sums + c * lanes<T>;
-            Out* out = out_ + pairs_.at(first, j);
+            Out* out = unit.mask ? nullptr : out_ + pairs_.at(first, j);  // marked pairs find their own place
             if (!unit.mask && pairs_.wanted(last, j)) {
                 for (std::int64_t l = 0; l < lanes<T>; ++l) out[l] += static_cast<Out>(sum[l]);
                 continue;
             }
-            for (std::int64_t l = 0; l < lanes<T>; ++l)
-                if (pairs_.wanted(first + l, j) && (!unit.mask || (unit.mask[c] >> l & 1)))
-                    out[l] += static_cast<Out>(sum[l]);
+            for (std::int64_t l = 0; l < lanes<T>; ++l) {
+                if (unit.mask && (unit.mask[c] >> l & 1))
+                    out_[pairs_.at(features_.point(first + l), features_.point(j))] += static_cast<Out>(sum[l]);
+                if (!unit.mask && pairs_.wanted(first + l, j)) out[l] += static_cast<Out>(sum[l]);
+            }
         }
     }
 
@@ -229,7 +241,10 @@ void sum_l1(Features<T>& features, Features<Exact>& exact, const Pairs& pairs, T
     sum.all(Tile::maxima);
     if (pairs.symmetric)
         for (std::int64_t i = 0; i < pairs.n; ++i) out[pairs.at(i, i)] = T(0);
-    if (sum.mark_close_pairs()) Summation<Exact, T>(exact, pairs, out, threads, poll).again();
+    if (sum.mark_close_pairs()) {
+        exact.choose(sum.marked_points());
+        Summation<Exact, T>(exact, pairs, out, threads, poll).again();
+    }
     if (pairs.symmetric) mirror(out, pairs.n, Triangle::below, threads, poll);
 }
 
