@@ -40,11 +40,15 @@ def ihaar(coefficients: Array, trees: Trees) -> Any:
 
 def haar_basis(tree: PartitionTree) -> NDArray[np.float64]:
     """Orthonormal Haar functions of a tree as columns, in the order of coefficients; shape (n, n)."""
+    if not isinstance(tree, PartitionTree):
+        raise TypeError(f"tree: got {type(tree).__name__}, expected a PartitionTree")
     basis: NDArray[np.float64] = kernels.haar(np.eye(tree.n_leaves), [None, tree], inverse=False)
     return basis
 
 
 def _for_axes(trees: Trees) -> list[PartitionTree | None]:
+    if not isinstance(trees, (PartitionTree, Sequence)):
+        raise TypeError(f"trees: got {type(trees).__name__}, expected a PartitionTree or None for each axis")
     found: list[PartitionTree | None] = [trees] if isinstance(trees, PartitionTree) else list(trees)
     for tree in found:
         if tree is not None and not isinstance(tree, PartitionTree):

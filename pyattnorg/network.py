@@ -96,8 +96,14 @@ class NetworkTensor:
         """Label of every head, such as ``L5H3``."""
         return self.heads.labels
 
-    def index(self, label: str) -> int:
-        """Position of the head with this label."""
+    def index(self, label: str | int) -> int:
+        """Position of the head with this label; a position is itself, counted from the end if negative."""
+        if hasattr(label, "__index__"):
+            at = int(label)
+            if not -len(self) <= at < len(self):
+                raise KeyError(f"no head {at}; this network has {len(self)}, counted from 0")
+            return at % len(self)
+        label = str(label)
         try:
             return self.labels.index(label)
         except ValueError:
@@ -106,8 +112,8 @@ class NetworkTensor:
                 f"no head {label!r}; this network has {len(self.labels)}, such as {', '.join(near)}"
             ) from None
 
-    def __getitem__(self, label: str) -> FloatArray:
-        """One head's matrix, (queries, keys), by its label."""
+    def __getitem__(self, label: str | int) -> FloatArray:
+        """One head's matrix, (queries, keys), by its label or position."""
         return self.values[:, :, self.index(label)]
 
     def __iter__(self) -> Iterator[str]:
@@ -116,15 +122,27 @@ class NetworkTensor:
     def __len__(self) -> int:
         return self.shape[2]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = (self.values, self.kind, self.visible, self.heads, self.queries, self.keys, self.meta)
+        return NetworkTensor, given
+
     def visible_cells(self) -> BoolArray:
         """Visible cells as (queries, keys, heads), whatever was given."""
         if self.visible is None:
             return np.broadcast_to(np.True_, self.shape)
         return np.broadcast_to(as_deep_as(self.visible, self.values), self.shape)
 
+    def shown(self, head: str | int | None = None) -> FloatArray:
+        """One head's matrix (all of them without `head`) for the eye: NaN in cells that the model cannot see."""
+        values = self.values if head is None else self[head]
+        if self.visible is None:
+            return values
+        cells = self.visible_cells()
+        return np.where(cells if head is None else cells[:, :, self.index(head)], values, values.dtype.type(np.nan))
+
     def take_heads(self, which: Sequence[int] | Sequence[str] | NDArray[Any]) -> NetworkTensor:
         """The network of some heads, by index or label, in that order."""
-        at = [self.index(w) if isinstance(w, str) else int(w) for w in which]
+        at = [self.index(w) for w in which]
         if not at:
             raise ValueError("which: got no heads, expected at least one")
         visible = self.visible[:, :, at] if self.visible is not None and self.visible.ndim == 3 else self.visible
@@ -138,9 +156,10 @@ class NetworkTensor:
         Invisible cells of weights become 0. Those of scores and logweights become the mean of the row's visible cells
         in that head (``"mean"``), their minimum (``"floor"``), or stay what the model computed before masking
         (``"raw"``). Queries and keys that no head can see are left out; ``meta["left_out"]`` names them.
+        `visible` still says which cells are real, and ``meta["masked"]`` how the others were filled.
         """
         one_of(masked, "masked", ("mean", "floor", "raw"))
-        if self.visible is None:
+        if self.visible is None or "masked" in self.meta:
             return self
         if masked == "raw" and self.kind != "weights" and not (self.kind == "scores" and self.meta.get("raw")):
             raise ValueError(
@@ -160,11 +179,12 @@ class NetworkTensor:
             values = fill_invisible(self.values[at], seen[at], "zero" if self.kind == "weights" else masked)
         meta = dict(self.meta)
         meta.pop("raw", None)
+        meta["masked"] = "zero" if self.kind == "weights" else masked
         if not (queries.all() and keys.all()):
             meta["left_out"] = {"queries": np.flatnonzero(~queries).tolist(), "keys": np.flatnonzero(~keys).tolist()}
         return self._with(
             values=values,
-            visible=None,
+            visible=seen[at],
             queries=None if self.queries is None else [q for q, on in zip(self.queries, queries) if on],
             keys=None if self.keys is None else [k for k, on in zip(self.keys, keys) if on],
             meta=meta,

@@ -47,6 +47,13 @@ def organize(
     **options
         Those of `pyattnorg.Questionnaire`.
     """
+    if hasattr(network, "groups") and hasattr(network, "report"):
+        raise TypeError("network: got a capture, expected one of its tensors: pass its .weights or .scores")
+    if isinstance(network, (str, os.PathLike)):
+        raise TypeError(f"network: got {network!r}; expected a tensor: capture a model, or load an organisation")
+    unknown = sorted(set(options) - set(Questionnaire().get_params()))
+    if unknown:
+        raise TypeError(f"{unknown[0]}: no option of Questionnaire; kind and visible are said to NetworkTensor")
     tensor = network if isinstance(network, NetworkTensor) else NetworkTensor(network)
     filled = tensor.filled(masked)
     questionnaire = Questionnaire(**options).fit(filled.values, trees=trees, progress=progress)
@@ -59,7 +66,8 @@ class Organization:
     Attributes
     ----------
     network : NetworkTensor
-        As it was organised: every cell filled, queries and keys that nothing can see left out.
+        As it was organised: a number in every cell (`visible` says which are real), queries and keys that nothing can
+        see left out.
     questionnaire : Questionnaire
         Fitted. Its results are attributes here too: `trees_`, `affinities_`, `distances_`, `history_`, `n_iter_`,
         `converged_`; axis 0 is queries, 1 keys, 2 heads.
@@ -148,7 +156,7 @@ class Organization:
         counts = self.trees_[HEADS].labels.max(1) + 1
         return int(np.argmax(counts >= min(max(3, round(len(self.labels) ** 0.5 / 2)), counts[-1])))
 
-    def nearest_heads(self, label: str, n: int = 3) -> list[str]:
+    def nearest_heads(self, label: str | int, n: int = 3) -> list[str]:
         """The `n` heads nearest to one, nearest first, by the tree distance of the last iteration."""
         head = self.network.index(label)
         order = np.argsort(self.distances_[HEADS][head], kind="stable")
@@ -207,12 +215,13 @@ class Organization:
         """
         return dict(self._entropies)
 
-    def decay(self) -> dict[str, FloatArray]:
+    def decay(self) -> dict[str, NDArray[np.float64]]:
         """Coefficient magnitudes, largest first, over their norm, in the bases of `entropies`."""
         out = {}
         for name, c in {"organized": self.coefficients(), **self._in_other_bases()}.items():
             magnitude = np.sort(np.abs(c), axis=None)[::-1]
-            out[name] = magnitude / magnitude.dtype.type(np.linalg.norm(magnitude) or 1)
+            # Sorted as they are, which is quick; squares of millions add up in float64 only.
+            out[name] = magnitude / (np.sqrt(np.square(magnitude, dtype=np.float64).sum()) or 1.0)
         return out
 
     # -- drawing it (matplotlib; each takes `ax` and returns it) --------------------------------------------------
@@ -241,7 +250,7 @@ class Organization:
         """One head's matrix, queries and keys in the order of their trees or as they came."""
         from pyattnorg.pictures import draw_head
 
-        matrix = self.network[label]
+        matrix = self.network.shown(label)
         at = [self.order(axis) if organized else np.arange(n) for axis, n in enumerate(matrix.shape)]
         queries, keys = ([self._names(axis)[i] for i in at[axis]] for axis in (QUERIES, KEYS))
         return draw_head(matrix[np.ix_(*at)], queries, keys, ax=ax)
@@ -268,9 +277,9 @@ class Organization:
         entropies = self.entropies()
         table = sorted(self.head_table(), key=lambda row: (-row["involvement"], row["position"]))
         folders = self.head_folders()
-        state = "no tree changed in the last" if self.converged_ else "trees still changed in the last"
+        state = "which changed no tree at last" if self.converged_ else "the last of which still changed trees"
         lines = [
-            f"{self.network.kind}: {q} queries x {k} keys x {h} heads, {self.n_iter_} iteration(s), {state}",
+            f"{self.network.kind}: {q} queries x {k} keys x {h} heads, {self.n_iter_} iterations, {state}",
             *(
                 f"{name:8s} tree of {tree.n_levels} levels, {tree.n_folders} folders"
                 for name, tree in zip(("queries", "keys", "heads"), self.trees_)

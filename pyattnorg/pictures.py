@@ -196,6 +196,9 @@ def decay_floor(curve: FloatArray) -> float:
 
 def colour_limits(values: NDArray[Any], percentiles: tuple[float, float] = (1, 99)) -> tuple[float, float]:
     """Two percentiles, so that a few large cells do not make all others look alike."""
+    values = values[~np.isnan(values)]  # cells that the model cannot see
+    if not len(values):
+        return 0.0, 1.0
     low, high = (float(p) for p in np.percentile(values, percentiles))
     if high <= low:
         low, high = float(values.min()), float(values.max())

@@ -242,11 +242,11 @@ class Questionnaire:
 
     def order(self, axis: int) -> np.ndarray[Any, np.dtype[np.int32]]:
         """Points of an axis in the order of its tree's leaves."""
-        return self._fitted().trees_[axis].order
+        return self._fitted().trees_[self._axis(axis)].order
 
     def embedding(self, axis: int, n_components: int = 3, time: float = 1.0) -> DiffusionMap:
         """Diffusion map of an axis, from its last affinity."""
-        return diffusion_map(self._fitted().affinities_[axis], n_components=n_components, time=time)
+        return diffusion_map(self._fitted().affinities_[self._axis(axis)], n_components=n_components, time=time)
 
     def coefficients(self) -> FloatArray:
         """Haar coefficients of the fitted tensor in the basis of all its trees."""
@@ -271,6 +271,19 @@ class Questionnaire:
         for axis, tree in enumerate(self.trees_):
             values = values[(slice(None),) * axis + (np.array(tree.order, np.int64),)]
         return values
+
+    def _axis(self, axis: int) -> int:
+        if not -len(self.trees_) <= axis < len(self.trees_):
+            raise ValueError(f"axis: got {axis}, expected 0 to {len(self.trees_) - 1}")
+        return axis
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "trees_")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
     def _fitted(self) -> Questionnaire:
         if not hasattr(self, "trees_"):

@@ -58,6 +58,8 @@ def save(organization: Organization, path: str | os.PathLike[str], *, overwrite:
     """Write an organisation; `load` reads it back."""
     network, fitted = organization.network, organization.questionnaire
     arrays: dict[str, Any] = {"values": network.values}
+    if network.visible is not None:
+        arrays["visible"] = network.visible
     for axis in range(3):
         arrays[f"affinity_{axis}"] = fitted.affinities_[axis]
         arrays[f"distance_{axis}"] = fitted.distances_[axis]
@@ -107,6 +109,8 @@ def load(path: str | os.PathLike[str]) -> Organization:
     try:
         with open(target, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
+        if "about" not in arrays:
+            raise ValueError("it holds other arrays")
         about = json.loads(arrays.pop("about").tobytes())
         if about["format"] != FORMAT:
             raise ValueError(f"its format is {about['format']!r}")
@@ -123,6 +127,7 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> Organization:
     network = NetworkTensor(
         arrays["values"],
         kind=about["kind"],
+        visible=arrays.get("visible"),
         heads=about["heads"],
         queries=about["queries"],
         keys=about["keys"],

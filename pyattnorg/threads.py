@@ -9,6 +9,8 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
+MOST_THREADS = 1024
+
 _requested: int | None = None
 
 
@@ -16,8 +18,8 @@ def set_num_threads(threads: int | None) -> None:
     """Use this many threads in every kernel; None goes back to ``PYATTNORG_NUM_THREADS`` or all cores."""
     global _requested
     if threads is not None:
-        if isinstance(threads, bool) or not hasattr(threads, "__index__") or int(threads) < 1:
-            raise ValueError(f"threads: got {threads!r}, expected a positive integer or None")
+        if isinstance(threads, bool) or not hasattr(threads, "__index__") or not 1 <= int(threads) <= MOST_THREADS:
+            raise ValueError(f"threads: got {threads!r}, expected an integer from 1 to {MOST_THREADS}, or None")
         threads = int(threads)
     _requested = threads
 
@@ -28,8 +30,8 @@ def get_num_threads() -> int:
         return _requested
     text = os.environ.get("PYATTNORG_NUM_THREADS", "")
     if text:
-        if not text.isdigit() or int(text) < 1:
-            raise ValueError(f"PYATTNORG_NUM_THREADS: got {text!r}, expected a positive integer")
+        if not text.isdigit() or not 1 <= int(text) <= MOST_THREADS:
+            raise ValueError(f"PYATTNORG_NUM_THREADS: got {text!r}, expected an integer from 1 to {MOST_THREADS}")
         return int(text)
     try:
         return len(os.sched_getaffinity(0))

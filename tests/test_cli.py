@@ -215,7 +215,7 @@ def test_what_does_not_fit_the_model(loaded, tmp_path):
     out = tmp_path / "o"
     (tmp_path / "i.png").write_bytes(b"")
     assert "m reads text" in error_of(analyze("m", "--image", tmp_path / "i.png", "--out", out))
-    assert "67% of its 3 token(s) are unknown ([UNK])" in error_of(analyze("m", "--text", "a 1 2", "--out", out))
+    assert "67% of the text's 3 tokens are unknown ([UNK])" in error_of(analyze("m", "--text", "a 1 2", "--out", out))
     loaded.takes_images = True
     assert "give it --image" in error_of(analyze("m", "--text", "a", "--out", out))
     assert not out.exists()
@@ -371,7 +371,7 @@ def test_a_real_model_in_a_real_process(folder, tmp_path):
 def test_real_failures_are_one_line(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for arguments, expected in (
-        ((folder, "--text", "xyzzy plugh"), "100% of its 2 token(s) are unknown"),
+        ((folder, "--text", "xyzzy plugh"), "100% of the text's 2 tokens are unknown"),
         ((folder, "--text", "the cat", "--layers", "7"), "layers: "),
         ((folder, "--text", "the " * 100), "at most 64"),
         ((tmp_path, "--text", "the cat"), "config.json"),

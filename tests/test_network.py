@@ -195,7 +195,11 @@ def test_what_nothing_can_see_is_left_out_and_said() -> None:
     assert filled.keys == tuple("uwxy")
     assert filled.meta["left_out"] == {"queries": [3], "keys": [1, 5]}
     assert filled.labels == network.labels
-    assert filled.visible is None
+    rows, columns = [0, 1, 2, 4], [0, 2, 3, 4]
+    assert np.array_equal(filled.visible_cells()[:, :, 0], visible[np.ix_(rows, columns)])
+    assert filled.meta["masked"] == "mean"
+    assert filled.filled("floor") is filled  # what was filled once is not filled again
+    assert np.array_equal(np.isnan(filled.shown(0)), ~visible[np.ix_(rows, columns)])
     organized = pa.organize(network)
     assert organized.network.meta["left_out"] == {"queries": [3], "keys": [1, 5]}
     assert "left out" in organized.summary()

@@ -212,3 +212,19 @@ def test_nothing_given_is_written(network: pa.NetworkTensor) -> None:
     organized = pa.organize(x)
     organized.head_table(), organized.decay(), organized.summary()
     assert np.array_equal(x, kept)
+
+
+def test_decay_of_a_million_float32_is_that_of_float64() -> None:
+    x = np.random.default_rng(0).standard_normal((128, 128, 72)).astype(np.float32)
+    decay = pa.organize(x, n_iter=1).decay()
+    for name, curve in decay.items():
+        assert np.square(curve).sum() == pytest.approx(1, abs=1e-9), name
+        assert curve.dtype == np.float64
+        assert (np.diff(curve) <= 0).all()
+
+
+def test_what_is_no_network_is_refused_with_the_way_out() -> None:
+    with pytest.raises(TypeError, match=r"^network: got 'saved.npz'"):
+        pa.organize("saved.npz")
+    with pytest.raises(TypeError, match=r"^kind: no option of Questionnaire"):
+        pa.organize(np.zeros((3, 3, 2)), kind="weights")

@@ -10,6 +10,8 @@ from typing import Any
 
 from pyattnorg.capture.models import LoadedModel, tokenizer_of
 
+UNKNOWN_AT_MOST = 0.5  # share of tokens that the tokenizer does not know
+
 
 @dataclass(frozen=True)
 class Call:
@@ -90,6 +92,7 @@ def _text(
     n = int(encoded["input_ids"].shape[1])
     if n == 0:
         raise ValueError("inputs: got a text without tokens, expected at least one")
+    _check_known(tokenizer, encoded["input_ids"][0].tolist())
     limit = _longest(model, tokenizer)
     if limit is not None and n > limit:
         raise ValueError(
@@ -100,6 +103,21 @@ def _text(
     accepted = _accepted(model)
     kwargs = {k: v.to(device) for k, v in encoded.items() if accepted is None or k in accepted}
     return Call(kwargs=kwargs, tokens=tuple(names))
+
+
+def _check_known(tokenizer: Any, ids: list[int]) -> None:
+    """Refuse a text that the tokenizer cannot read: transformers makes one up where a folder brings none."""
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    if unknown is None:
+        return
+    special = set(getattr(tokenizer, "all_special_ids", ())) - {unknown}
+    told = [i for i in ids if i not in special]
+    share = sum(i == unknown for i in told) / max(len(told), 1)
+    if share > UNKNOWN_AT_MOST:
+        raise ValueError(
+            f"inputs: {share:.0%} of the text's {len(told)} tokens are unknown ({tokenizer.unk_token}) to the tokenizer: "
+            "the text is not of its kind, or the folder's tokenizer needs code of its own; pass token ids instead"
+        )
 
 
 def _longest(model: Any, tokenizer: Any) -> int | None:

@@ -50,8 +50,10 @@ class Patches:
             return None
         if prefix == self.registers + 1:
             first = ["cls", *(f"reg{i + 1}" for i in range(self.registers))]
-        else:
+        elif prefix <= 1 or self.prefix == prefix:
             first = ["cls"] if prefix == 1 else [f"prefix{i + 1}" for i in range(prefix)]
+        else:
+            return None  # tokens that are no patches, and nothing says that they come first (YOLOS has some last)
         return first + [f"r{r}c{c}" for r in range(rows) for c in range(columns)]
 
 

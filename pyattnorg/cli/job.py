@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,6 +75,9 @@ def load(job: Job) -> Any:
 
         set_num_threads(job.threads)
         torch.set_num_threads(job.threads)
+    with suppress(ImportError):
+        import huggingface_hub  # noqa: F401  # it sets its own level when it is imported
+
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries are no news: the error will be
     try:
         return load_model(job.model, **{name: value for name, value in job.loading.items() if value is not None})

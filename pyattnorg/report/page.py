@@ -72,6 +72,8 @@ def report(
     ImportError
         plotly is not installed.
     """
+    if not isinstance(organization, Organization):
+        raise TypeError(f"organization: got {type(organization).__name__}, expected what pyattnorg.organize returns")
     target = Path(path)
     if head is not None:
         organization.network.index(head)  # refuses a label that is not there

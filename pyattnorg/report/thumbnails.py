@@ -17,10 +17,13 @@ VIRIDIS = (
 )  # fmt: skip
 
 
+HIDDEN = 255  # the colour of cells that the model cannot see: grey
+
+
 def palette(stops: tuple[str, ...] = VIRIDIS) -> NDArray[np.uint8]:
-    """256 colours between evenly spaced stops, shape (256, 3)."""
+    """255 colours between evenly spaced stops, shape (255, 3)."""
     rgb = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in stops], float)
-    at = np.linspace(0, len(stops) - 1, 256)
+    at = np.linspace(0, len(stops) - 1, HIDDEN)
     mixed = np.stack([np.interp(at, np.arange(len(stops)), rgb[:, c]) for c in range(3)], 1)
     found: NDArray[np.uint8] = np.rint(mixed).astype(np.uint8)
     return found
@@ -30,7 +33,9 @@ def png(matrix: NDArray[Any]) -> bytes:
     """A matrix as an indexed PNG, one pixel a cell; colours run from its 1st to its 97th percentile."""
     # one bright column and one bright diagonal of 64 cells are 3 % of them: the rest must still be seen
     low, high = colour_limits(matrix, (1, 97))
-    pixels = np.rint(np.clip((matrix - low) / (high - low), 0, 1) * 255).astype(np.uint8)
+    hidden = np.isnan(matrix)
+    share = np.clip((np.where(hidden, low, matrix) - low) / (high - low), 0, 1)
+    pixels = np.where(hidden, HIDDEN, np.rint(share * (HIDDEN - 1))).astype(np.uint8)
     height, width = pixels.shape
     rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels], 1)  # 0: this row is not filtered
 
@@ -40,7 +45,7 @@ def png(matrix: NDArray[Any]) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)  # 8 bits, indexed colours
     parts = (
         (b"IHDR", header),
-        (b"PLTE", palette().tobytes()),
+        (b"PLTE", np.concatenate([palette(), [[148, 150, 156]]]).astype(np.uint8).tobytes()),
         (b"IDAT", zlib.compress(rows.tobytes(), 9)),
         (b"IEND", b""),
     )

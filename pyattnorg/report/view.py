@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg.arrays import FloatArray
 from pyattnorg.organization import HEADS, KEYS, QUERIES, Organization
 from pyattnorg.pictures import readable
 from pyattnorg.report.blocks import Blocks, by_runs, by_tree
@@ -71,7 +70,7 @@ class View:
         return self.organization.network.heads.layer
 
     @cached_property
-    def decay(self) -> dict[str, FloatArray]:
+    def decay(self) -> dict[str, NDArray[np.float64]]:
         """Coefficient magnitudes in each basis."""
         return self.organization.decay()
 
@@ -80,7 +79,7 @@ class View:
         """Share of the coefficients that leave a relative error of at most 5 %, in each basis."""
         found = {}
         for name, magnitudes in self.decay.items():
-            left = 1 - np.cumsum(magnitudes**2)
+            left = 1 - np.cumsum(np.square(magnitudes, dtype=np.float64))
             found[name] = float(np.searchsorted(-left, -(CLOSE_ENOUGH**2)) + 1) / len(magnitudes)
         return {name: min(share, 1.0) for name, share in found.items()}
 

@@ -72,11 +72,11 @@ def gallery(view: View) -> str:
     n_heads = len(view.rows)
     side = 64 if n_heads <= 128 else 48 if n_heads <= 256 else 32
     most = {row["label"] for row in sorted(view.rows, key=lambda row: -row["involvement"])[:5]}
-    values = view.organization.network.values
+    values = view.organization.network.shown()
     parts = []
     for number in shown:
         heads = view.folders[number]
-        mean = small(values[:, :, heads].mean(2, dtype=np.float64), 64)
+        mean = small(_mean(values[:, :, heads]), 64)
         pictures = []
         if n_heads <= MOST_HEADS:
             pictures = [_picture(view.rows[i], small(values[:, :, i], side), most) for i in heads]
@@ -115,6 +115,14 @@ def _picture(row: Mapping[str, Any], matrix: NDArray[Any], most: set[str]) -> st
         f'<figure class="{kind}" title="{title}"><img alt="{label}" loading="lazy" '
         f'src="{data_uri(matrix)}"><figcaption>{label}</figcaption></figure>'
     )
+
+
+def _mean(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Mean over heads of the cells that each can see."""
+    known = ~np.isnan(values)
+    sums = np.where(known, values, 0).sum(2, dtype=np.float64)
+    counts = known.sum(2)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def small(matrix: NDArray[Any], side: int) -> NDArray[np.float64]:
@@ -195,6 +203,14 @@ def particulars(view: View, seconds: Mapping[str, float]) -> str:
     if left_out:
         names = f"{len(left_out['queries'])} queries and {len(left_out['keys'])} keys that nothing can see"
         items.append(("left out", names))
+    if o.network.visible is not None:
+        how = {
+            "zero": "0, which their weight is",
+            "mean": "the mean of what their row sees",
+            "raw": "what was computed",
+        }
+        filled = how.get(o.network.meta.get("masked", ""), "the least of what their row sees")
+        items.append(("not seen by the model", f"the cells shown grey; to organise, they hold {filled}"))
     if view.collapsed:
         items.append(("drawn with less detail", "; ".join(view.collapsed)))
     if seconds:
