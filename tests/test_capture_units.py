@@ -170,7 +170,8 @@ def test_names_of_patches() -> None:
     assert Patches((8, 8)).names(4, (16, 16)) == ["r0c0", "r0c1", "r1c0", "r1c1"]
     assert Patches((8, 16)).names(3, (16, 16)) == ["cls", "r0c0", "r1c0"]
     assert Patches((8, 8), registers=2).names(7, (16, 16)) == ["cls", "reg1", "reg2", "r0c0", "r0c1", "r1c0", "r1c1"]
-    assert Patches((8, 8)).names(6, (16, 16)) == ["prefix1", "prefix2", "r0c0", "r0c1", "r1c0", "r1c1"]
+    assert Patches((8, 8)).names(6, (16, 16)) is None  # nothing says that the other two come first
+    assert Patches((8, 8), prefix=2).names(6, (16, 16)) == ["prefix1", "prefix2", "r0c0", "r0c1", "r1c0", "r1c1"]
     for n, image in ((3, (16, 16)), (99, (16, 16)), (4, None)):
         assert Patches((8, 8)).names(n, image) is None
     assert Patches().names(4, (16, 16)) is None

@@ -195,6 +195,26 @@ def test_fork_after_and_during_a_parallel_call(busy: bool) -> None:  # A67
     assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr
 
 
+# -- daemon threads ---------------------------------------------------------------------------------------------------
+
+DAEMON = """
+import threading, time, numpy as np
+from pyattnorg import _core
+x, out = np.ones(({n}, 6000), np.float32), np.empty(({n}, {n}), np.float32)
+def work():
+    while True: _core.pairwise(x, None, "l1", 0, out, 2)
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.5)
+"""
+
+
+@pytest.mark.parametrize("n", [100, 3000])  # kernels that end, and that ask for signals, while Python shuts down
+def test_a_daemon_thread_within_a_kernel_ends_with_the_program(n: int) -> None:
+    for _ in range(3):
+        run = subprocess.run([sys.executable, "-c", DAEMON.format(n=n)], capture_output=True, text=True, timeout=60)
+        assert (run.returncode, run.stderr) == (0, "")
+
+
 # -- Ctrl-C -----------------------------------------------------------------------------------------------------------
 
 LONG = """

@@ -5,8 +5,10 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "../kernels.hpp"
 
@@ -40,13 +42,38 @@ auto strided(const py::array_t<T>& x) {
     return out;
 }
 
-// Ctrl-C: asks Python for pending signals; what a handler raises goes on as the kernel's exception.
-inline Poll signals() {
-    return [] {
-        const py::gil_scoped_acquire gil;
-        if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    };
-}
+// Lets other Python threads run while it lives. Python ends a daemon thread that wants the interpreter back after it
+// has shut down, before 3.14 by unwinding its stack, which other threads of a kernel still use: it sleeps instead, as
+// from 3.14 on. pybind11's own guards abort, or make a thread state for an interpreter that is gone.
+class Unlocked {
+public:
+    Unlocked() : state_(PyEval_SaveThread()) {}
+    Unlocked(const Unlocked&) = delete;
+    Unlocked& operator=(const Unlocked&) = delete;
+    ~Unlocked() { take_back(); }
+
+    // Ctrl-C: asks Python for pending signals; what a handler raises goes on as the kernel's exception.
+    Poll signals() const {
+        return [this] {
+            take_back();
+            struct GiveAway {
+                ~GiveAway() { PyEval_SaveThread(); }
+            } const afterwards;
+            if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+        };
+    }
+
+private:
+    void take_back() const noexcept {
+        try {
+            PyEval_RestoreThread(state_);
+        } catch (...) {
+            for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+        }
+    }
+
+    PyThreadState* state_;
+};
 
 void register_pairwise(py::module_& m);
 void register_trees(py::module_& m);

@@ -33,8 +33,8 @@ void haar(const Dense<T>& x, const HaarPlan& plan, bool inverse, Dense<T> out, i
     if (outer * inner == 0) return;
     const T* from = x.data();
     T* to = out.mutable_data();
-    const py::gil_scoped_release release;
-    cpu::haar(from, outer, n, inner, plan.steps.data(), plan.slot.data(), inverse, to, threads, signals());
+    const Unlocked unlocked;
+    cpu::haar(from, outer, n, inner, plan.steps.data(), plan.slot.data(), inverse, to, threads, unlocked.signals());
 }
 
 template <class T>
@@ -42,7 +42,7 @@ std::pair<double, double> norms(const Dense<T>& x, int threads) {
     const T* values = x.data();
     const std::int64_t n = x.size();
     double magnitudes, squares;
-    const py::gil_scoped_release release;
+    const Unlocked unlocked;
     cpu::norms(values, n, &magnitudes, &squares, threads);
     return {magnitudes, squares};
 }

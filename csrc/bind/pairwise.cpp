@@ -23,8 +23,8 @@ void pairwise(const py::array_t<T>& x, const std::optional<Dense<T>>& weights, c
     const Term which = terms.at(term);
     const T* w = weights ? weights->data() : nullptr;
     T* to = out.mutable_data();
-    const py::gil_scoped_release release;  // no Python object is touched below, but for signals, which take it back
-    cpu::pairwise(points, w, which, split, to, threads, signals());
+    const Unlocked unlocked;  // no Python object is touched below, but for signals, which take it back
+    cpu::pairwise(points, w, which, split, to, threads, unlocked.signals());
 }
 
 template <class T>
@@ -35,8 +35,8 @@ void tree_emd(const py::array_t<T>& x, const Program& a, const Program& b, Dense
     require(a.n_leaves == points.shape[1] && b.n_leaves == points.shape[2], "trees do not fit x");
     T* to = out.mutable_data();
     const TreeProgram pa = a.view(), pb = b.view();
-    const py::gil_scoped_release release;
-    cpu::tree_emd(points, pa, pb, to, threads, signals());
+    const Unlocked unlocked;
+    cpu::tree_emd(points, pa, pb, to, threads, unlocked.signals());
 }
 
 template <class T>

@@ -25,7 +25,7 @@ struct Program {
         require(steps > 0 && slot.size() == steps && add.size() == steps && scale.size() == steps, "unequal lengths");
         for (std::size_t s = 0; s < steps; ++s) {
             require(leaf[s] >= -1 && leaf[s] < n_leaves, "leaf out of range");
-            require(slot[s] >= (add[s] ? 1 : 0), "slot out of range");
+            require(slot[s] >= (add[s] ? 1 : 0) && static_cast<std::size_t>(slot[s]) < steps, "slot out of range");
             n_slots = std::max<std::int64_t>(n_slots, slot[s] + 1);
         }
     }

@@ -16,8 +16,8 @@ void folder_averages(const Dense<T>& x, const Dense<std::int32_t>& parent, const
     const T* from = x.data();
     T* to = out.mutable_data();
     const std::int32_t *up = parent.data(), *sizes = size.data(), *leaves = leaf.data();
-    const py::gil_scoped_release release;
-    cpu::folder_averages(from, outer, n, inner, up, sizes, leaves, folders, to, threads, signals());
+    const Unlocked unlocked;
+    cpu::folder_averages(from, outer, n, inner, up, sizes, leaves, folders, to, threads, unlocked.signals());
 }
 
 Dense<std::int32_t> flexible_tree(const Dense<double>& phi, const Dense<double>& rate, double constant, int threads) {
@@ -27,8 +27,8 @@ Dense<std::int32_t> flexible_tree(const Dense<double>& phi, const Dense<double>&
     std::vector<std::vector<std::int32_t>> levels;
     {
         const double *coordinates = phi.data(), *rates = rate.data();
-        const py::gil_scoped_release release;
-        levels = cpu::flexible_tree(coordinates, rates, n, m, constant, threads, signals());
+        const Unlocked unlocked;
+        levels = cpu::flexible_tree(coordinates, rates, n, m, constant, threads, unlocked.signals());
     }
     Dense<std::int32_t> out({static_cast<py::ssize_t>(levels.size()), static_cast<py::ssize_t>(n)});
     std::int32_t* to = out.mutable_data();
@@ -50,8 +50,8 @@ void krylov(const Dense<double>& s, Dense<double> basis, std::int64_t known, std
             "blocks must be whole");
     const double* matrix = s.data();
     double *vectors = basis.mutable_data(), *h = projected.mutable_data(), *rest = residual.mutable_data();
-    const py::gil_scoped_release release;
-    cpu::krylov(matrix, n, vectors, known, have, want, h, limit, rest, threads, signals());
+    const Unlocked unlocked;
+    cpu::krylov(matrix, n, vectors, known, have, want, h, limit, rest, threads, unlocked.signals());
 }
 
 template <class T>
@@ -71,7 +71,7 @@ template <class T>
 T median(const Dense<T>& values) {
     require(values.size() > 0, "values must not be empty");
     std::vector<T> copy(values.data(), values.data() + values.size());
-    const py::gil_scoped_release release;
+    const Unlocked unlocked;
     return cpu::median(copy.data(), static_cast<std::int64_t>(copy.size()));
 }
 

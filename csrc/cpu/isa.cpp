@@ -42,7 +42,7 @@ std::vector<Set> available() {
     const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
     if (has_avx2) sets.push_back({avx2::float_loops(), avx2::double_loops()});
-    if (!has_avx512) return sets;
+    if (!has_avx512) return sets;  // not even the functions that return a table are called where they may not run
     const Set whole{avx512::float_loops(), avx512::double_loops()};
     const Set halves{avx512vl::float_loops(), avx512vl::double_loops()};
     // Zen 4 (AMD family 19h with AVX-512) splits 512-bit operations in two; measured, in G terms a second: 27 whole, 53
@@ -55,7 +55,7 @@ std::vector<Set> available() {
 }
 
 const std::vector<Set>& sets() {
-    static const std::vector<Set> found = available();
+    static const auto& found = *new std::vector<Set>(available());  // never destroyed: threads may outlive main
     return found;
 }
 

@@ -7,6 +7,7 @@
 // Every sum runs in one order, so the result does not depend on threads.
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <vector>
 
 #include "../kernels.hpp"
@@ -57,6 +58,7 @@ double settle(double* basis, std::int64_t n, std::int64_t at, double scale, int 
     double length = std::sqrt(dot(vector, vector, n));
     bool replaced = false;
     for (std::int64_t attempt = 0; !(length > lost * scale); ++attempt) {
+        if (attempt > at + 16) throw std::runtime_error("the basis is not orthonormal");  // or not even finite
         replaced = true;
         for (std::int64_t i = 0; i < n; ++i)
             vector[i] =

@@ -1,7 +1,8 @@
 // The inner loops, written once; loops_*.cpp compile them for one instruction set each.
 //
 // Every output is a sum in one fixed order (features ascending, then panels), and 1 * x + acc rounds like x + acc, so
-// the distances are the same on all instruction sets; only Haar rotations may differ in the last bit (fused or not).
+// l1 distances are the same on all instruction sets; products that are added up (Tile::squares, Tile::products, Krylov
+// spaces, Haar rotations) may differ in the last bits, as multiply-adds are fused or not.
 //
 // No standard templates here: an inline function compiled for AVX could be the copy that the linker keeps for all.
 

@@ -200,7 +200,7 @@ private:
                 for (int r = 0; r < rows; ++r) {
                     const std::int64_t j = unit.column(c + r), block = j / lanes<T>, lane = j % lanes<T>;
                     right[r] = (masks_ ? masks_ : values_).get() + block * block_stride_ + f0 * lanes<T> + lane;
-                    right_sums[r] = kind == Tile::maxima ? sums_[(block * panels_ + panel) * lanes<T> + lane] : 0;
+                    right_sums[r] = kind == Tile::maxima ? sums_.get()[(block * panels_ + panel) * lanes<T> + lane] : 0;
                 }
                 loop.tile(kind, left, right, rows, n, weights, left_sums, right_sums, sums + c * lanes<T>);
             }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -47,10 +48,20 @@ struct Job {
     }
 };
 
+// As a std::mutex, but a thread that holds it may try it again: what a poll calls may call a kernel.
+class Flag {
+public:
+    bool try_lock() { return !taken_.exchange(true, std::memory_order_acquire); }
+    void unlock() { taken_.store(false, std::memory_order_release); }
+
+private:
+    std::atomic<bool> taken_{false};
+};
+
 // Workers sleep until a job is posted. One job runs at a time; a caller that finds the pool busy works alone.
 class Pool {
 public:
-    std::mutex busy;
+    Flag busy;
 
     void run(Job& job, int helpers, const Poll& poll) {
         try {
@@ -96,16 +107,15 @@ private:
 
 // Never destroyed: its threads sleep to the end of the process. After a fork the child has none of them, so it gets a
 // pool of its own; the parent's copy is left alone, since its locks may be held by threads that no longer exist.
+// No lock guards its creation either, as a fork may come in between.
 std::atomic<Pool*> the_pool{nullptr};
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { the_pool = nullptr; });
 
 Pool& pool() {
-    static std::mutex creation;
-    static const int registered = pthread_atfork(nullptr, nullptr, [] { the_pool = nullptr; });
-    static_cast<void>(registered);
-    if (Pool* p = the_pool.load(std::memory_order_acquire)) return *p;
-    const std::lock_guard lock(creation);
-    if (!the_pool.load()) the_pool.store(new Pool, std::memory_order_release);
-    return *the_pool.load();
+    Pool* found = the_pool.load(std::memory_order_acquire);
+    if (found) return *found;
+    auto made = std::make_unique<Pool>();
+    return the_pool.compare_exchange_strong(found, made.get()) ? *made.release() : *found;
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #ifdef __CUDACC__
 #define PYATTNORG_HD __host__ __device__
 #else
-#define PYATTNORG_HD
+#define PYATTNORG_HD __attribute__((always_inline))  // no copy compiled for AVX is left for the linker to pick
 #endif
 
 namespace pyattnorg::math {

@@ -115,8 +115,8 @@ def _check_known(tokenizer: Any, ids: list[int]) -> None:
     share = sum(i == unknown for i in told) / max(len(told), 1)
     if share > UNKNOWN_AT_MOST:
         raise ValueError(
-            f"inputs: {share:.0%} of the text's {len(told)} tokens are unknown ({tokenizer.unk_token}) to the tokenizer: "
-            "the text is not of its kind, or the folder's tokenizer needs code of its own; pass token ids instead"
+            f"inputs: {share:.0%} of the text's {len(told)} tokens are unknown ({tokenizer.unk_token}) to it: "
+            "the text is not of the tokenizer's kind, or that needs code of its own; pass token ids instead"
         )
 
 
