@@ -67,7 +67,7 @@ def test_flexible_tree(compare: Compare, kind: str, n: int) -> None:
         v0 = np.sqrt((k / k.sum(1)[:, None] / k.sum(1)).sum(1))
         ours = peers.residual(s, rate, phi * v0[:, None])
         theirs = peers.residual(s, *peers.leading(s, VECTORS, TOLERANCE))
-        assert ours <= max(theirs, 1e-12)
+        assert ours <= max(theirs, 1e-10)  # what diffusion.TOLERANCE promises; asked for 1e-6, eigsh may overshoot
         same = shared_folders(tree.labels, numpy_tree(kind, n))
         assert same >= 0.99
         return f"residual {ours:.0e}, {tree.n_folders} folders, {100 * same:.1f} % of them as in NumPy"

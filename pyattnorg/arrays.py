@@ -71,18 +71,19 @@ def to_numpy(x: Array, name: str) -> NDArray[Any]:
     return np.asarray(out)
 
 
-def given(x: Array, name: str, *, min_ndim: int = 1) -> Given:
+def given(x: Array, name: str, *, min_ndim: int = 1, finite: bool = True) -> Given:
     """Values of `x` in the computing dtype, checked to be finite, and how to give a result back.
 
     float64 and integers compute in float64, every other float in float32. A result goes back as NumPy, or as a
-    torch tensor on the device of `x`.
+    torch tensor on the device of `x`. With ``finite=False`` the caller finds NaN and infinity in what it computes.
     """
     values = to_numpy(x, name)
     if values.ndim < min_ndim:
         raise ValueError(f"{name}: got shape {values.shape}, expected at least {min_ndim} dimension(s)")
     wide = values.dtype.kind in "iub" or values.dtype.itemsize >= 8
     values = values.astype(np.float64 if wide else np.float32, copy=False)
-    require_finite(values, name)
+    if finite:
+        require_finite(values, name)
     return Given(values, way_back(x))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg import kernels
-from pyattnorg.arrays import Array, FloatArray, given
+from pyattnorg.arrays import Array, FloatArray, given, require_finite
 from pyattnorg.checks import number
 from pyattnorg.trees import PartitionTree
 
@@ -34,16 +34,20 @@ def pairwise_l1(x: Array, y: Array | None = None, *, weights: Array | None = Non
         Of the kind and device of `x`; for `x` alone symmetric with an exact zero diagonal. float32 results are within
         1e-5 of the exact ones, points that lie close to each other included.
     """
-    ours = given(x, "x")
+    ours = given(x, "x", finite=False)
     rows = _rows(ours.values)
-    others = None if y is None else _rows(given(y, "y").values)
+    others = None if y is None else _rows(given(y, "y", finite=False).values)
     w = None
     if weights is not None:
         w = given(weights, "weights", min_ndim=0).values
         if w.shape not in (ours.values.shape[1:], rows.shape[1:]):
             raise ValueError(f"weights: got shape {w.shape}, expected that of one point, {ours.values.shape[1:]}")
         w = w.reshape(-1)
-    return ours.back(kernels.pairwise(rows, others, weights=w))
+    try:
+        return ours.back(kernels.pairwise(rows, others, weights=w))
+    except ValueError:
+        require_finite(ours.values, "x")  # says where, in the axes that came
+        raise
 
 
 def _rows(x: FloatArray) -> FloatArray:
@@ -74,7 +78,7 @@ def tree_emd(
     array, shape (n, n)
         Symmetric, zero diagonal, of the kind and device of `x`.
     """
-    ours = given(x, "x", min_ndim=2)
+    ours = given(x, "x", min_ndim=2, finite=False)
     trees = (trees,) if isinstance(trees, PartitionTree) else tuple(trees)
     sizes = ours.values.shape[1:]
     for tree in trees:
@@ -88,7 +92,11 @@ def tree_emd(
         tree.weights(a, b)
         for tree, a, b in zip(trees, per_axis(alpha, len(trees), "alpha"), per_axis(beta, len(trees), "beta"))
     ]
-    return ours.back(tree_distances(ours.values, list(trees), weights))
+    try:
+        return ours.back(tree_distances(ours.values, list(trees), weights))
+    except ValueError:
+        require_finite(ours.values, "x")
+        raise
 
 
 def tree_distances(x: FloatArray, trees: list[PartitionTree], weights: list[NDArray[np.float64]]) -> FloatArray:
