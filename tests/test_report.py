@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 from html.parser import HTMLParser
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyattnorg as pa
 from pyattnorg.report import report
 from pyattnorg.report.blocks import by_runs, by_tree, cut
 from pyattnorg.report.page import page as rendered
-from pyattnorg.report.thumbnails import palette, png
+from pyattnorg.report.thumbnails import HIDDEN, palette, png
 from pyattnorg.report.view import MOST_HEADS, MOST_POINTS, View
 
 HOSTILE = [
@@ -381,3 +382,14 @@ def test_two_reports_in_one_document_draw_in_a_browser(organization, tmp_path):
         line for line in done.stderr.splitlines() if ":CONSOLE" in line and ("ERROR" in line or "rror:" in line)
     ]
     assert not complaints, complaints
+
+
+def test_cells_that_the_model_cannot_see_are_grey_and_said(tmp_path):
+    x = np.random.default_rng(0).standard_normal((12, 12, 6))
+    network = pa.NetworkTensor(x, visible=np.tril(np.ones((12, 12), bool)))
+    text = report(pa.organize(network, masked="floor", n_iter=1), tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "the cells shown grey; to organise, they hold the least of what their row sees" in text
+    assert "not seen by the model" not in report(pa.organize(x, n_iter=1), tmp_path / "s.html").read_text("utf-8")
+    causal = np.where(np.tril(np.ones((4, 4), bool)), 1.0, np.nan)
+    pixels = np.frombuffer(zlib.decompress(png(causal).split(b"IDAT")[1].split(b"IEND")[0][:-8]), np.uint8)
+    assert (pixels.reshape(4, 5)[:, 1:] == HIDDEN).sum() == 6

@@ -280,3 +280,13 @@ def test_about_that_is_no_table(path: Path) -> None:
         with path.open("wb") as file:
             np.savez(file, **arrays)
         _refused(path)
+
+
+def test_which_cells_are_real_comes_back(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((8, 8, 4))
+    organized = pa.organize(pa.NetworkTensor(x, visible=np.tril(np.ones((8, 8), bool))), masked="floor", n_iter=1)
+    organized.save(tmp_path / "o.npz")
+    network = pa.load(tmp_path / "o.npz").network
+    assert np.array_equal(network.visible_cells(), organized.network.visible_cells())
+    assert network.meta["masked"] == "floor"
+    assert np.isnan(network.shown(0)).sum() == 28

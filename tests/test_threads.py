@@ -93,7 +93,7 @@ def test_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
             pa.get_num_threads()
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2"])
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2", 10**6])
 def test_numbers_of_threads_that_are_none(threads: Any) -> None:
     with pytest.raises(ValueError, match=r"^threads: got "):
         pa.set_num_threads(threads)
