@@ -7,6 +7,7 @@ result and calls the backend: the compiled extension, or plain NumPy. ``PYATTNOR
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -128,21 +129,29 @@ def haar(x: Array, trees: list[PartitionTree | None], *, inverse: bool) -> Any:
     for axis, tree in enumerate(trees):
         if tree is not None:
             _axis(values, axis, tree)
+    return ours.back(_checked(haar_into(np.empty(values.shape, values.dtype), values, trees, inverse), values))
+
+
+def haar_into(
+    out: FloatArray, values: FloatArray, trees: Sequence[PartitionTree | None], inverse: bool = False
+) -> FloatArray:
+    """`haar` of finite NumPy values by trees that fit, into `out` of their shape and dtype, which is returned."""
     axes = [axis for axis, tree in enumerate(trees) if tree is not None and tree.n_leaves > 1]
     if not axes or not values.size:
-        return ours.back(values.copy())
-    out = np.empty(values.shape, values.dtype)
+        out[...] = values
+        return out
     source = np.ascontiguousarray(values)
     for axis in axes:
         tree = trees[axis]
         assert tree is not None
         if backend() == "reference":
-            out = source = reference.haar(source, tree, axis, inverse)
+            source = reference.haar(source, tree, axis, inverse)
+            out[...] = source
             continue
         shape = _around(values.shape, axis)
         _core.haar(source.reshape(shape), _haar_plan(tree), inverse, out.reshape(shape), get_num_threads())
         source = out
-    return ours.back(_checked(out, values))
+    return out
 
 
 def flexible_tree(phi: NDArray[np.float64], rate: NDArray[np.float64], constant: float) -> IntArray:
@@ -261,7 +270,7 @@ def _axis(x: FloatArray, axis: int, tree: PartitionTree) -> int:
 
 def _checked(out: FloatArray, x: FloatArray, y: FloatArray | None = None) -> FloatArray:
     """`out`, which NaN and infinities of `x` and `y` reach: looking for them there is quicker than in what came."""
-    if len(x) > 1 or y is not None:
+    if x.shape[:1] != (1,) or y is not None:  # one point has no distances that NaN could reach
         try:
             require_finite(out, "out")
             return out

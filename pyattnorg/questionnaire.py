@@ -15,6 +15,7 @@ from pyattnorg.checks import number, one_of, whole
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
 from pyattnorg.distances import PerAxis, per_axis, tree_distances
 from pyattnorg.haar import haar, ihaar
+from pyattnorg.kernels import haar_into
 from pyattnorg.progress import Progress, Stages
 from pyattnorg.sparsity import l1_entropy
 from pyattnorg.trees import PartitionTree
@@ -171,6 +172,7 @@ class Questionnaire:
         affinities: list[FloatArray | None] = [None] * n_axes
         used: list[tuple[PartitionTree, ...] | None] = [None] * n_axes
         history: list[Iteration] = []
+        coefficients = np.empty(values.shape, values.dtype)
         converged = False
         for iteration in range(self.n_iter):
             previous = list(current)
@@ -189,7 +191,8 @@ class Questionnaire:
                 distances[axis], affinities[axis], used[axis] = e, a, others
                 current[axis] = self._build(a)
             found = tuple(t for t in current if t is not None)
-            history.append({"trees": found, "entropy": l1_entropy(haar(values, found))})
+            coefficients = haar_into(coefficients, values, found)
+            history.append({"trees": found, "entropy": l1_entropy(coefficients)})
             if current == previous:
                 converged = True
                 break

@@ -22,7 +22,7 @@
 namespace pyattnorg::cpu {
 namespace {
 
-constexpr std::int64_t run_bytes = std::int64_t{2048} << 10;
+constexpr std::int64_t run_bytes = std::int64_t{4} << 20;
 constexpr std::int64_t most_room = 8192;
 constexpr std::int64_t most_columns = 256;
 
