@@ -48,7 +48,7 @@ def facts(view: View) -> str:
             f"of heads that attend alike, of a tree with {o.trees_[HEADS].n_levels} levels",
         ),
         (entropies["organized"], order),
-        (top["label"], "the most involved head: it carries most of the coarse structure"),
+        (top["label"], "the most involved head: none carries more of the coarse structure"),
     ]
     boxes = "".join(f'<div class="fact"><b>{escape(b)}</b><span>{escape(text)}</span></div>' for b, text in cards)
     return f'<div class="facts">{boxes}</div>'
