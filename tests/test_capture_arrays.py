@@ -130,3 +130,14 @@ def test_refusals(data: Any, options: dict[str, Any], error: type[Exception], sa
     with pytest.raises(error, match=said) as raised:
         from_arrays(data, **options)
     assert "\n" not in str(raised.value)
+
+
+def test_axes_in_another_order_are_noticed() -> None:
+    weights = np.random.default_rng(0).random((5, 7, 3))
+    weights /= weights.sum(1, keepdims=True)
+    with pytest.raises(ValueError, match=r"^data: read as .* say layout='qkh'"):
+        from_arrays(weights)
+    network = from_arrays(weights, layout="qkh")
+    assert network.shape == (5, 7, 3)
+    assert np.array_equal(network.values, weights)
+    assert from_arrays(weights.transpose(2, 0, 1)).shape == (5, 7, 3)

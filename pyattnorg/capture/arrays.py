@@ -165,6 +165,16 @@ def _check_weights(values: NDArray[Any], visible: Any) -> None:
             f"kind: got 'weights' and numbers from {low:.3g} to {high:.3g}, expected 0 to 1; "
             "say kind='scores' for numbers before softmax or kind='logweights' for logarithms"
         )
+    if visible is None and not _sums_to_one(values, 1) and _sums_to_one(values, 0):
+        q, k, h = values.shape
+        raise ValueError(
+            f"data: read as {q} queries x {k} keys x {h} heads, its rows do not sum to 1, but its columns do; "
+            "say layout='qkh' for an array of (queries, keys, heads)"
+        )
+
+
+def _sums_to_one(values: NDArray[Any], axis: int) -> bool:
+    return bool(np.abs(values.sum(axis, dtype=np.float64) - 1).max() < 0.01)
 
 
 __all__ = ["from_arrays"]
