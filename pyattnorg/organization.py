@@ -278,8 +278,9 @@ class Organization:
         table = sorted(self.head_table(), key=lambda row: (-row["involvement"], row["position"]))
         folders = self.head_folders()
         state = "which changed no tree at last" if self.converged_ else "the last of which still changed trees"
+        rounds = "1 iteration" if self.n_iter_ == 1 else f"{self.n_iter_} iterations"
         lines = [
-            f"{self.network.kind}: {q} queries x {k} keys x {h} heads, {self.n_iter_} iterations, {state}",
+            f"{self.network.kind}: {q} queries x {k} keys x {h} heads, {rounds}, {state}",
             *(
                 f"{name:8s} tree of {tree.n_levels} levels, {tree.n_folders} folders"
                 for name, tree in zip(("queries", "keys", "heads"), self.trees_)

@@ -26,8 +26,7 @@ public:
     virtual void restart(bool centred, int threads) = 0;
     // Goes on to the next run of at most `room` features; their number, 0 at the end.
     virtual std::int64_t advance(std::int64_t room) = 0;
-    // Features of the run for one block, [features][lanes]. Every block is made once a run, by any thread; a block
-    // that is left out of a run is left out of all until the restart.
+    // Features of the run for one block, [features][lanes]. Every block is made once a run, by any thread.
     virtual void make(std::int64_t block, T* out) = 0;
     // After a centred pass: distances below doubt(p) + doubt(q) may have lost digits while features were made.
     virtual double doubt(std::int64_t) const { return 0; }

@@ -63,7 +63,7 @@ def print_table(told: Mapping[str, Any], report: Path) -> None:
         add("left out", ", ".join(f"{n} {axis} that nothing can see" for axis, n in told["left_out"].items()))
     trees = (f"{axis:8s} {t['levels']:2d} levels, {t['folders']:4d} folders" for axis, t in told["trees"].items())
     settled = "no tree changed in the last" if told["converged"] else "trees still changed in the last"
-    add("trees", *trees, f"after {told['iterations']} iteration(s), {settled}")
+    add("trees", *trees, f"after {told['iterations']} iteration{'s' * (told['iterations'] > 1)}, {settled}")
     add(f"{len(told['head_folders'])} folders", *_folders(told["head_folders"]))
     add(
         "l1 entropy",
