@@ -55,6 +55,12 @@ struct HaarStep {
     std::int32_t left_size, right_size;  // leaves below each
 };
 
+// The transform along one axis; slot [n] is the slot of every coefficient in breadth-first order.
+struct HaarTree {
+    const HaarStep* steps;  // [n - 1], or null: the axis is left alone
+    const std::int32_t* slot;
+};
+
 namespace cpu {
 
 // out[i, j] = sum over features of term(x_i, x_j).  `weights` ([features] or null) only for Term::l1.
@@ -74,11 +80,10 @@ void folder_averages(const T* x, std::int64_t outer, std::int64_t n, std::int64_
                      const std::int32_t* size, const std::int32_t* leaf, std::int64_t n_folders, T* out, int threads,
                      const Poll&);
 
-// Tree-Haar transform along one axis, method 2.10.  x, out [outer, n, inner], may be the same array;
-// slot [n] is the slot of every coefficient in breadth-first order.
+// Tree-Haar transform, method 2.10, along every axis that has a tree.  x, out of `shape`, not empty, may be the same array.
 template <class T>
-void haar(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, const HaarStep* steps,
-          const std::int32_t* slot, bool inverse, T* out, int threads, const Poll&);
+void haar(const T* x, const std::vector<std::int64_t>& shape, const std::vector<HaarTree>& trees, bool inverse, T* out,
+          int threads, const Poll&);
 
 // Flexible tree of method 2.3 from diffusion coordinates phi [n, m] and |eigenvalues| rate [m], largest first.
 // Levels from the leaves up, folders of a level numbered by slot; the last level is the root's.

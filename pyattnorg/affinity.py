@@ -44,38 +44,48 @@ def cosine_affinity(x: Array, *, missing: float | None = None) -> Any:
     m = None if known is None or missing == 0 else known.reshape(rows.shape)
     mutual = known is not None
     try:
-        products, lengths = _products(rows, mutual, m)
+        found = _cosines(rows, mutual, m)
     except kernels.SumOverflowError:
-        lengths = np.zeros(0)
-    if not lengths.size or lengths.min() < np.finfo(rows.dtype).tiny or not np.isfinite(lengths.max()):
-        # Squares may have left the range of the dtype: cosines do not change when rows are scaled by powers of two.
+        found = None
+    if found is None:
+        # Squares have left the range of the dtype: cosines do not change when rows are scaled by powers of two.
         peak = np.abs(rows).max(1, initial=0, keepdims=True)
-        rows = np.ldexp(rows, -np.frexp(np.where(peak > 0, peak, 1))[1])
-        products, lengths = _products(rows, mutual, m)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        out = products / np.sqrt(lengths)
-    out = np.where(lengths > 0, np.clip(out, 0, 1), 0).astype(rows.dtype)
-    np.fill_diagonal(out, 1)
-    return back(out)
+        found = _cosines(np.ldexp(rows, -np.frexp(np.where(peak > 0, peak, 1))[1]), mutual, m, anyway=True)
+    assert found is not None
+    np.fill_diagonal(found, 1)
+    return back(found)
 
 
-def _products(
-    rows: FloatArray, mutual: bool, known: NDArray[np.bool_] | None
-) -> tuple[FloatArray, NDArray[np.float64]]:
-    """Inner products of rows, and the products of squared lengths that cosines divide them by.
+def _cosines(
+    rows: FloatArray, mutual: bool, known: NDArray[np.bool_] | None, anyway: bool = False
+) -> FloatArray | None:
+    """Cosines of rows, 0 where they are negative or have no length; None where squares may have lost digits.
 
     Mutual lengths count what both points know: entries that are not 0, or those of `known` where it is given.
     """
-    products: FloatArray = kernels.pairwise(rows, term="products")
-    with np.errstate(over="ignore", under="ignore"):
-        if not mutual:
-            squares = np.diagonal(products).astype(np.float64)
-            return products, squares[:, None] * squares[None]
-        if known is None:
-            squares = kernels.pairwise(rows, term="masked").astype(np.float64)
-        else:
-            squares = kernels.pairwise(known.astype(rows.dtype), rows, term="masked").astype(np.float64)
-        return products, squares * squares.T
+    out: FloatArray = kernels.pairwise(rows, term="products")
+    if not mutual:
+        squares = np.diagonal(out).astype(np.float64)
+        mine, others = np.broadcast_to(squares[:, None], out.shape), np.broadcast_to(squares, out.shape)
+    else:
+        left = rows if known is None else known.astype(rows.dtype)
+        mine = kernels.pairwise(left, None if known is None else rows, term="masked").astype(np.float64)
+        others = mine.T
+    tiny = np.finfo(rows.dtype).tiny
+    for some in _stretches(len(out)):
+        with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+            lengths = mine[some] * others[some]
+            if not (anyway or (lengths.min(initial=1) >= tiny and np.isfinite(lengths.max(initial=1)))):
+                return None
+            cosines = out[some] / np.sqrt(lengths)
+        out[some] = np.where(lengths > 0, np.clip(cosines, 0, 1), 0)
+    return out
+
+
+def _stretches(n: int) -> list[slice]:
+    """Rows of an (n, n) matrix in stretches that stay in cache while several operations pass over them."""
+    rows = max(1, 2**15 // max(n, 1))
+    return [slice(begin, begin + rows) for begin in range(0, n, rows)]
 
 
 def gaussian_affinity(x: Array, *, neighbors: int = 5, scale: float = 1.0) -> Any:
@@ -110,12 +120,16 @@ def gaussian_affinity(x: Array, *, neighbors: int = 5, scale: float = 1.0) -> An
     if n == 0:
         return ours.back(squares)
     k = min(neighbors, n)
-    distances = np.sqrt(squares, dtype=np.float64)
-    width = np.median(np.partition(distances, k - 1, axis=1)[:, :k], axis=1)
+    width = np.empty(n)
+    for some in _stretches(n):
+        width[some] = np.median(np.partition(np.sqrt(squares[some], dtype=np.float64), k - 1, axis=1)[:, :k], axis=1)
     width[width == 0] = 1 / scale
     with np.errstate(over="ignore", under="ignore"):  # far apart for their width: 0
-        half = np.exp(-np.square(distances / width[:, None] / scale))
-    return ours.back(((half + half.T) / 2).astype(squares.dtype))
+        for some in _stretches(n):
+            distances = np.sqrt(squares[some], dtype=np.float64)
+            mine = np.exp(-np.square(distances / width[some, None] / scale))
+            squares[some] = (mine + np.exp(-np.square(distances / width / scale))) / 2
+    return ours.back(squares)
 
 
 def dual_affinity(distances: Array, *, scale: float = 1.0) -> Any:

@@ -136,21 +136,14 @@ def haar_into(
     out: FloatArray, values: FloatArray, trees: Sequence[PartitionTree | None], inverse: bool = False
 ) -> FloatArray:
     """`haar` of finite NumPy values by trees that fit, into `out` of their shape and dtype, which is returned."""
-    axes = [axis for axis, tree in enumerate(trees) if tree is not None and tree.n_leaves > 1]
-    if not axes or not values.size:
-        out[...] = values
+    source = np.asarray(values, order="C")
+    if backend() == "reference":
+        for axis, tree in enumerate(trees):
+            source = source if tree is None else reference.haar(source, tree, axis, inverse)
+        out[...] = source
         return out
-    source = np.ascontiguousarray(values)
-    for axis in axes:
-        tree = trees[axis]
-        assert tree is not None
-        if backend() == "reference":
-            source = reference.haar(source, tree, axis, inverse)
-            out[...] = source
-            continue
-        shape = _around(values.shape, axis)
-        _core.haar(source.reshape(shape), _haar_plan(tree), inverse, out.reshape(shape), get_num_threads())
-        source = out
+    plans = [None if tree is None or tree.n_leaves == 1 else _haar_plan(tree) for tree in trees]
+    _core.haar(source, plans, inverse, out, get_num_threads())
     return out
 
 

@@ -42,18 +42,25 @@ BlockSource<T, Value> block_source(const Features<T>& of, const Value* data, std
     return source;
 }
 
+// [n_leaves], sum of the scales of the folders that hold a leaf.
 template <class T>
-Program<T> with_scales(const TreeProgram& p, std::vector<T>& scales, std::vector<T>& leaf_scales) {
-    scales.resize(static_cast<std::size_t>(p.n_steps));
-    std::transform(p.scale, p.scale + p.n_steps, scales.begin(), [](double s) { return static_cast<T>(s); });
-    leaf_scales.resize(static_cast<std::size_t>(p.n_leaves));
+std::vector<T> leaf_scales(const TreeProgram& p) {
+    std::vector<T> scales(static_cast<std::size_t>(p.n_leaves));
     std::vector<double> above(static_cast<std::size_t>(p.n_slots));  // backwards, parents come before their children
     for (std::int64_t s = p.n_steps - 1; s >= 0; --s) {
         const auto slot = static_cast<std::size_t>(p.slot[s]);
         above[slot] = p.scale[s] + (p.add[s] ? above[slot - 1] : s == p.n_steps - 1 ? 0 : above[slot]);
-        if (p.leaf[s] >= 0) leaf_scales[static_cast<std::size_t>(p.leaf[s])] = static_cast<T>(above[slot]);
+        if (p.leaf[s] >= 0) scales[static_cast<std::size_t>(p.leaf[s])] = static_cast<T>(above[slot]);
     }
-    return {p.n_steps, p.n_leaves, p.n_slots, p.leaf, p.slot, p.add, scales.data(), leaf_scales.data()};
+    return scales;
+}
+
+template <class T>
+Program<T> with_scales(const TreeProgram& p, std::vector<T>& scales, std::vector<T>& leaf_scale) {
+    scales.resize(static_cast<std::size_t>(p.n_steps));
+    std::transform(p.scale, p.scale + p.n_steps, scales.begin(), [](double s) { return static_cast<T>(s); });
+    leaf_scale = leaf_scales<T>(p);
+    return {p.n_steps, p.n_leaves, p.n_slots, p.leaf, p.slot, p.add, scales.data(), leaf_scale.data()};
 }
 
 // How unevenly weight lies on folders, on all or on those that hold one leaf, whichever is worse: 1 if one folder has
@@ -89,6 +96,40 @@ double concentration(const TreeProgram& p) {
 }  // namespace
 
 template <class T>
+Folders<T>::Folders(const TreeProgram& p) : leaf_scale(leaf_scales<T>(p)) {
+    const auto steps = static_cast<std::size_t>(p.n_steps);
+    std::vector<std::vector<std::int32_t>> waiting(static_cast<std::size_t>(p.n_slots)), children(steps);
+    for (std::size_t s = 0; s < steps; ++s) {
+        const auto slot = static_cast<std::size_t>(p.slot[s]);
+        if (p.leaf[s] < 0) children[s].swap(waiting[slot]);
+        const auto step = static_cast<std::int32_t>(s);
+        if (p.add[s])
+            waiting[slot - 1].push_back(step);
+        else
+            waiting[slot].assign(1, step);
+    }
+    std::vector<std::int32_t> order(1, static_cast<std::int32_t>(steps - 1));  // the root's step is the last
+    for (std::size_t f = 0; f < order.size(); ++f) {
+        const auto s = static_cast<std::size_t>(order[f]);
+        first.push_back(static_cast<std::int32_t>(order.size()));
+        leaf.push_back(p.leaf[s]);
+        scale.push_back(static_cast<T>(p.scale[s]));
+        if (p.leaf[s] < 0) inner.push_back(static_cast<std::int32_t>(f));
+        order.insert(order.end(), children[s].begin(), children[s].end());
+    }
+    first.push_back(static_cast<std::int32_t>(order.size()));
+    std::reverse(inner.begin(), inner.end());
+    table = {static_cast<std::int64_t>(order.size()),
+             p.n_leaves,
+             static_cast<std::int64_t>(inner.size()),
+             inner.data(),
+             first.data(),
+             leaf.data(),
+             scale.data(),
+             leaf_scale.data()};
+}
+
+template <class T>
 void DenseFeatures<T>::restart(bool centred, int threads) {
     centred_ = centred;
     begin_ = end_ = 0;
@@ -112,9 +153,8 @@ void DenseFeatures<T>::make(std::int64_t block, T* out) {
 
 template <class T, class Value>
 TreeFeatures<T, Value>::TreeFeatures(const Strided3<Value>& x, const TreeProgram& a, const TreeProgram& b)
-    : x_(x), a_(with_scales(a, scale_a_, leaf_scale_a_)), b_(with_scales(b, scale_b_, leaf_scale_b_)) {
+    : x_(x), a_(with_scales(a, scale_a_, leaf_scale_a_)), b_(b) {
     doubt_ = math::doubt_per_mass<T>(concentration(a) * concentration(b));
-    for (const T s : scale_b_) emitted_by_b_ += s != T(0);
 }
 
 template <class T, class Value>
@@ -122,7 +162,7 @@ void TreeFeatures<T, Value>::restart(bool centred, int threads) {
     centred_ = centred;
     begin_ = end_ = 0;
     const std::int64_t blocks = (this->points() + lanes<T> - 1) / lanes<T>;
-    slots_.resize(static_cast<std::size_t>(blocks * a_.n_slots * b_.n_leaves * lanes<T>));
+    slots_.resize(static_cast<std::size_t>(blocks * a_.n_slots * b_.table.n_leaves * lanes<T>));
     masses_.assign(static_cast<std::size_t>(blocks * lanes<T>), 0.0);
     if (centred) sample_mean(x_, centre_, threads);
 }
@@ -132,7 +172,7 @@ std::int64_t TreeFeatures<T, Value>::advance(std::int64_t room) {
     begin_ = end_;
     std::int64_t features = 0;
     for (; end_ < a_.n_steps; ++end_) {
-        const std::int64_t more = a_.scale[end_] != T(0) ? emitted_by_b_ : 0;
+        const std::int64_t more = a_.scale[end_] != T(0) ? b_.table.n_folders : 0;
         if (features + more > room) break;
         features += more;
     }
@@ -142,14 +182,13 @@ std::int64_t TreeFeatures<T, Value>::advance(std::int64_t room) {
 template <class T, class Value>
 void TreeFeatures<T, Value>::make(std::int64_t block, T* out) {
     const auto source = block_source<T>(*this, x_.data, x_.stride[0], x_.stride[1], x_.stride[2], block);
-    std::vector<T> inner(static_cast<std::size_t>(b_.n_slots * lanes<T>));
-    T* slots = slots_.data() + block * a_.n_slots * b_.n_leaves * lanes<T>;
+    T* slots = slots_.data() + block * a_.n_slots * b_.table.n_leaves * lanes<T>;
     const T* centre = centred_ ? centre_.data() : nullptr;
     if constexpr (sizeof(Value) == sizeof(T))
-        loops<T>().tree_features(source, a_, b_, begin_, end_, centre, slots, inner.data(),
-                                 masses_.data() + block * lanes<T>, out);
+        loops<T>().tree_features(source, a_, b_.table, begin_, end_, centre, slots, masses_.data() + block * lanes<T>,
+                                 out);
     else
-        loops<T>().tree_features_of_float(source, a_, b_, begin_, end_, centre, slots, inner.data(),
+        loops<T>().tree_features_of_float(source, a_, b_.table, begin_, end_, centre, slots,
                                           masses_.data() + block * lanes<T>, out);
 }
 

@@ -60,12 +60,22 @@ private:
     std::int64_t begin_ = 0, end_ = 0;
 };
 
+// The folders of a tree's program, children side by side.
+template <class T>
+struct Folders {
+    explicit Folders(const TreeProgram& program);
+
+    std::vector<std::int32_t> inner, first, leaf;
+    std::vector<T> scale, leaf_scale;
+    FolderTable<T> table;
+};
+
 // The features are the weighted averages of x over the folders of a times the folders of b (method 2.6).
 template <class T, class Value = T>
 class TreeFeatures final : public Features<T> {
 public:
     TreeFeatures(const Strided3<Value>& x, const TreeProgram& a, const TreeProgram& b);
-    std::int64_t least_room() const override { return emitted_by_b_; }
+    std::int64_t least_room() const override { return b_.table.n_folders; }
     void restart(bool centred, int threads) override;
     std::int64_t advance(std::int64_t room) override;
     void make(std::int64_t block, T* out) override;
@@ -75,9 +85,9 @@ private:
     std::int64_t all_points() const override { return x_.shape[0]; }
 
     Strided3<Value> x_;
-    std::vector<T> scale_a_, scale_b_, leaf_scale_a_, leaf_scale_b_;
-    Program<T> a_, b_;
-    std::int64_t emitted_by_b_ = 0;
+    std::vector<T> scale_a_, leaf_scale_a_;
+    Program<T> a_;
+    Folders<T> b_;
     std::vector<T> centre_;
     std::vector<double> masses_;  // [blocks][lanes]
     double doubt_ = 0;            // per mass

@@ -20,10 +20,6 @@ namespace avx512 {
 const Loops<float>& float_loops();
 const Loops<double>& double_loops();
 }  // namespace avx512
-namespace avx512vl {
-const Loops<float>& float_loops();
-const Loops<double>& double_loops();
-}  // namespace avx512vl
 #endif
 
 namespace {
@@ -42,14 +38,8 @@ std::vector<Set> available() {
     const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
     if (has_avx2) sets.push_back({avx2::float_loops(), avx2::double_loops()});
-    if (!has_avx512) return sets;  // not even the functions that return a table are called where they may not run
-    const Set whole{avx512::float_loops(), avx512::double_loops()};
-    const Set halves{avx512vl::float_loops(), avx512vl::double_loops()};
-    // Zen 4 (AMD family 19h with AVX-512) splits 512-bit operations in two; measured, in G terms a second: 27 whole, 53
-    // in halves, 51 with AVX2.
-    const bool splits = __builtin_cpu_is("amdfam19h");
-    sets.push_back(splits ? whole : halves);
-    sets.push_back(splits ? halves : whole);
+    // not even the functions that return a table are called where they may not run
+    if (has_avx512) sets.push_back({avx512::float_loops(), avx512::double_loops()});
 #endif
     return sets;
 }

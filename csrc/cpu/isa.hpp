@@ -10,11 +10,11 @@ template <class T>
 inline constexpr std::int64_t lanes = 64 / sizeof(T);
 
 // Features whose terms are summed in T before the sum goes on in double, in stretches of so many.
-inline constexpr std::int64_t panel_features = 512;
+inline constexpr std::int64_t panel_features = 1024;
 inline constexpr std::int64_t stretch = 64;
 
 // Most points that one tile sets against a block.
-inline constexpr int most_rows = 8;
+inline constexpr int most_rows = 16;
 
 // Vectors that one pass over a matrix multiplies.
 inline constexpr int krylov_block = 4;
@@ -32,6 +32,18 @@ struct Program {
     const T* leaf_scale;  // [n_leaves], sum of the scales of the folders that hold a leaf
 };
 
+// The folders of a tree with their scales in the computing type, children side by side: those of folder f are
+// first[f] ... first[f + 1] - 1, all after f.
+template <class T>
+struct FolderTable {
+    std::int64_t n_folders, n_leaves, n_inner;
+    const std::int32_t* inner;  // [n_inner], folders of several leaves, the last first
+    const std::int32_t* first;  // [n_folders + 1]
+    const std::int32_t* leaf;   // [n_folders], -1 for a folder of several leaves
+    const T* scale;             // [n_folders]
+    const T* leaf_scale;        // [n_leaves], as a program's
+};
+
 // Where the values of one block come from: lane l of (a, b) is at row[l][a * stride_a + b * stride_b]. The values may
 // be narrower than the type T that is computed in.
 template <class T, class Value = T>
@@ -39,6 +51,13 @@ struct BlockSource {
     const Value* row[lanes<T>];
     std::int64_t stride_a, stride_b;
     bool neighbours;  // row[l] is row[0] + l
+};
+
+// A rotation of rows `left` and `right` of one array, which are first taken from another where *_from is not negative.
+template <class T>
+struct Turn {
+    std::int32_t left, right, left_from, right_from;
+    T major, minor;
 };
 
 template <class T>
@@ -55,14 +74,13 @@ struct Loops {
     void (*dense_features)(const BlockSource<T>& x, std::int64_t f0, std::int64_t f1, const T* centre, const T* scale,
                            T* out);
 
-    // Steps s0 <= s < s1 of the program over a; each folder emits the features of the program over b.
-    // slots [a.n_slots][b.n_leaves][lanes] lives from call to call; inner [b.n_slots][lanes] is scratch.
+    // Steps s0 <= s < s1 of the program over a; each folder emits one feature for every folder of b.
+    // slots [a.n_slots][b.n_leaves][lanes] lives from call to call.
     // masses[lane] += the features that |x - centre| would have, summed.
-    void (*tree_features)(const BlockSource<T>& x, const Program<T>& a, const Program<T>& b, std::int64_t s0,
-                          std::int64_t s1, const T* centre, T* slots, T* inner, double* masses, T* out);
-    void (*tree_features_of_float)(const BlockSource<T, float>& x, const Program<T>& a, const Program<T>& b,
-                                   std::int64_t s0, std::int64_t s1, const T* centre, T* slots, T* inner,
-                                   double* masses, T* out);
+    void (*tree_features)(const BlockSource<T>& x, const Program<T>& a, const FolderTable<T>& b, std::int64_t s0,
+                          std::int64_t s1, const T* centre, T* slots, double* masses, T* out);
+    void (*tree_features_of_float)(const BlockSource<T, float>& x, const Program<T>& a, const FolderTable<T>& b,
+                                   std::int64_t s0, std::int64_t s1, const T* centre, T* slots, double* masses, T* out);
 
     // Per panel of features: sums[panel][lane] in the order of the tiles; norms[lane] += sum of |x|, and
     // norms[lanes + lane] += the square of that sum.
@@ -83,9 +101,9 @@ struct Loops {
     void (*gather)(const T* const* fibres, std::int64_t n, const std::int32_t* rows, T* buffer);
     void (*scatter)(const T* buffer, std::int64_t n, const std::int32_t* rows, T* const* fibres);
 
-    // Applies rotations to rows of `width` numbers: rows are slots (kernels.hpp, HaarStep).
-    void (*rotate)(T* rows, std::int64_t width, const std::int32_t* left, const std::int32_t* right, const T* major,
-                   const T* minor, std::int64_t n_steps, bool inverse);
+    // Rotations one after the other, of rows of `width` numbers: row i of `to` is at to + i * to_stride.
+    void (*rotate)(const Turn<T>* turns, std::int64_t n, const T* from, std::int64_t from_stride, T* to,
+                   std::int64_t to_stride, std::int64_t width, bool inverse);
 };
 
 template <class T>

@@ -16,16 +16,20 @@ namespace {
 #include "simd.hpp"
 
 template <class T, Tile kind>
-inline Vector<T> add_term(Vector<T> sum, Vector<T> a, Vector<T> b, Vector<T> factor) {
-    if constexpr (kind == Tile::maxima) return sum + factor * math::larger(a, b);
-    if constexpr (kind == Tile::differences) return sum + factor * magnitude<T>(a - b);
-    if constexpr (kind == Tile::squares) return sum + (a - b) * (a - b);
-    if constexpr (kind == Tile::products) return sum + a * b;
+inline Vector<T> add_term(Vector<T> sum, Vector<T> a, const T* b, Vector<T> factor) {
+    if constexpr (kind == Tile::maxima) return sum + factor * larger(a, b);
+    if constexpr (kind == Tile::differences) return sum + factor * magnitude<T>(difference(a, b));
+    if constexpr (kind == Tile::squares) {
+        const Vector<T> apart = difference(a, b);
+        return sum + apart * apart;
+    }
+    if constexpr (kind == Tile::products) return multiply_add(sum, a, b);
 }
 
 // One block against R points: R x (lanes / width) accumulators stay in registers, a point's value is broadcast. Sums of
 // short stretches are added up apart: their rounding errors are several times smaller than those of one long sum.
-template <class T, Tile kind, int R>
+// Points that lie `together` fill blocks in order, so that one address a block finds them.
+template <class T, Tile kind, int R, bool together>
 void tile_of(const T* left, const T* const* right, std::int64_t features, const T* weights, const double* left_sums,
              const double* right_sums, double* sums) {
     constexpr int V = static_cast<int>(lanes<T>) / width<T>;
@@ -40,9 +44,10 @@ void tile_of(const T* left, const T* const* right, std::int64_t features, const 
             for (int v = 0; v < V; ++v) a[v] = load(left + f * lanes<T> + v * width<T>);
             if constexpr (kind == Tile::differences)
                 if (weights) factor = broadcast(weights[f]);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
             for (int r = 0; r < R; ++r) {
-                const Vector<T> b = broadcast(right[r][f * lanes<T>]);
+                constexpr int L = static_cast<int>(lanes<T>);
+                const T* b = (together ? right[r / L * L] + r % L : right[r]) + f * lanes<T>;
 #pragma GCC unroll 8
                 for (int v = 0; v < V; ++v) acc[r][v] = add_term<T, kind>(acc[r][v], a[v], b, factor);
             }
@@ -65,16 +70,33 @@ void tile_of(const T* left, const T* const* right, std::int64_t features, const 
     }
 }
 
+template <class T>
+inline bool together(const T* const* right, int rows) {
+    bool together = true;
+    for (int r = 0; r < rows; ++r) together = together && right[r] == right[r / lanes<T> * lanes<T>] + r % lanes<T>;
+    return together;
+}
+
+template <class T, Tile kind, int R>
+inline void tile_rows(const T* left, const T* const* right, std::int64_t features, const T* weights,
+                      const double* left_sums, const double* right_sums, double* sums) {
+    (R > 8 || together(right, R) ? tile_of<T, kind, R, true> : tile_of<T, kind, R, false>)(left, right, features,
+                                                                                           weights, left_sums,
+                                                                                           right_sums, sums);
+}
+
 template <class T, Tile kind>
-void tile_rows(const T* left, const T* const* right, int rows, std::int64_t features, const T* weights,
+void tile_kind(const T* left, const T* const* right, int rows, std::int64_t features, const T* weights,
                const double* left_sums, const double* right_sums, double* sums) {
-    if (rows == PYATTNORG_ROWS)
-        return tile_of<T, kind, PYATTNORG_ROWS>(left, right, features, weights, left_sums, right_sums, sums);
-    while (rows > 0) {  // the end of a stretch
-        const int some = rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
-        if (some == 4) tile_of<T, kind, 4>(left, right, features, weights, left_sums, right_sums, sums);
-        if (some == 2) tile_of<T, kind, 2>(left, right, features, weights, left_sums, right_sums, sums);
-        if (some == 1) tile_of<T, kind, 1>(left, right, features, weights, left_sums, right_sums, sums);
+    if (rows == PYATTNORG_ROWS && (rows <= 8 || together(right, rows)))
+        return tile_rows<T, kind, PYATTNORG_ROWS>(left, right, features, weights, left_sums, right_sums, sums);
+    while (rows > 0) {  // the end of a stretch, or more addresses than there are registers for
+        const int some = rows >= 8 ? 8 : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
+        if constexpr (PYATTNORG_ROWS > 8)
+            if (some == 8) tile_rows<T, kind, 8>(left, right, features, weights, left_sums, right_sums, sums);
+        if (some == 4) tile_rows<T, kind, 4>(left, right, features, weights, left_sums, right_sums, sums);
+        if (some == 2) tile_rows<T, kind, 2>(left, right, features, weights, left_sums, right_sums, sums);
+        if (some == 1) tile_rows<T, kind, 1>(left, right, features, weights, left_sums, right_sums, sums);
         rows -= some;
         right += some;
         right_sums += some;
@@ -87,13 +109,13 @@ void tile(Tile kind, const T* left, const T* const* right, int rows, std::int64_
           const double* left_sums, const double* right_sums, double* sums) {
     switch (kind) {
         case Tile::maxima:
-            return tile_rows<T, Tile::maxima>(left, right, rows, features, weights, left_sums, right_sums, sums);
+            return tile_kind<T, Tile::maxima>(left, right, rows, features, weights, left_sums, right_sums, sums);
         case Tile::differences:
-            return tile_rows<T, Tile::differences>(left, right, rows, features, weights, left_sums, right_sums, sums);
+            return tile_kind<T, Tile::differences>(left, right, rows, features, weights, left_sums, right_sums, sums);
         case Tile::squares:
-            return tile_rows<T, Tile::squares>(left, right, rows, features, weights, left_sums, right_sums, sums);
+            return tile_kind<T, Tile::squares>(left, right, rows, features, weights, left_sums, right_sums, sums);
         case Tile::products:
-            return tile_rows<T, Tile::products>(left, right, rows, features, weights, left_sums, right_sums, sums);
+            return tile_kind<T, Tile::products>(left, right, rows, features, weights, left_sums, right_sums, sums);
     }
 }
 
@@ -142,6 +164,7 @@ template <class T, class Value>
 void load_lanes(const BlockSource<T, Value>& x, std::int64_t at, std::int64_t stride, std::int64_t n, const T* centre,
                 T* out) {
     constexpr int L = static_cast<int>(lanes<T>), W = width<T>;
+    constexpr std::int64_t ahead = 512 / sizeof(T);  // so many rows at once are more than hardware prefetches well
     std::int64_t k = 0;
     if constexpr (sizeof(Value) == sizeof(T))
         if (stride == 1)  // rows of memory become rows of lanes: square blocks are transposed in registers
@@ -149,7 +172,10 @@ void load_lanes(const BlockSource<T, Value>& x, std::int64_t at, std::int64_t st
                 for (int l = 0; l < L; l += W) {
                     Vector<T> rows[W];
 #pragma GCC unroll 16
-                    for (int i = 0; i < W; ++i) rows[i] = load(x.row[l + i] + at + k);
+                    for (int i = 0; i < W; ++i) {
+                        rows[i] = load(x.row[l + i] + at + k);
+                        __builtin_prefetch(x.row[l + i] + at + k + ahead);
+                    }
                     transpose<T>(rows);
 #pragma GCC unroll 16
                     for (int i = 0; i < W; ++i)
@@ -180,32 +206,34 @@ void dense_features(const BlockSource<T>& x, std::int64_t f0, std::int64_t f1, c
     }
 }
 
-// Emits the features that one folder of a (its sums over that folder stand in `values`) has over all folders of b.
+// Writes the features that one folder of a (its sums over that folder stand in `values`) has over all folders of b:
+// from the leaves up, a folder's sum is that of its children, which get their scale on the way.
 template <class T>
-inline T* emit_folder(const T* values, T factor, const Program<T>& b, T* inner, T* out) {
-    for (std::int64_t s = 0; s < b.n_steps; ++s) {
-        T* slot = inner + b.slot[s] * lanes<T>;
-        const Row<T> value = Row<T>::at(b.leaf[s] >= 0 ? values + b.leaf[s] * lanes<T> : slot);
-        if (b.scale[s] != T(0)) {
-            Row<T> feature = value;
-            feature *= factor * b.scale[s];
-            feature.to(out);
-            out += lanes<T>;
+inline void emit_folder(const T* values, T factor, const FolderTable<T>& b, T* out) {
+    const auto put = [&](std::int64_t f, Row<T> sum) {
+        sum *= factor * b.scale[f];
+        sum.to(out + f * lanes<T>);
+    };
+    const auto sum_of = [&](std::int64_t f) {
+        return Row<T>::at(b.leaf[f] >= 0 ? values + b.leaf[f] * lanes<T> : out + f * lanes<T>);
+    };
+    for (std::int64_t i = 0; i < b.n_inner; ++i) {
+        const std::int64_t f = b.inner[i], last = b.first[f + 1];
+        Row<T> total = sum_of(b.first[f]);
+        put(b.first[f], total);
+        for (std::int64_t c = b.first[f] + 1; c < last; ++c) {
+            const Row<T> sum = sum_of(c);
+            total += sum;
+            put(c, sum);
         }
-        if (b.add[s]) {
-            Row<T> sum = Row<T>::at(slot - lanes<T>);
-            sum += value;
-            sum.to(slot - lanes<T>);
-        } else {
-            value.to(slot);
-        }
+        total.to(out + f * lanes<T>);
     }
-    return out;
+    put(0, sum_of(0));
 }
 
 template <class T, class Value>
-void tree_features(const BlockSource<T, Value>& x, const Program<T>& a, const Program<T>& b, std::int64_t s0,
-                   std::int64_t s1, const T* centre, T* slots, T* inner, double* masses, T* out) {
+void tree_features(const BlockSource<T, Value>& x, const Program<T>& a, const FolderTable<T>& b, std::int64_t s0,
+                   std::int64_t s1, const T* centre, T* slots, double* masses, T* out) {
     const std::int64_t slab = b.n_leaves * lanes<T>;
     for (std::int64_t s = s0; s < s1; ++s) {
         T* values = slots + a.slot[s] * slab;
@@ -222,7 +250,10 @@ void tree_features(const BlockSource<T, Value>& x, const Program<T>& a, const Pr
             mass.to(sum);
             for (int l = 0; l < lanes<T>; ++l) masses[l] += static_cast<double>(sum[l]);
         }
-        if (a.scale[s] != T(0)) out = emit_folder(values, a.scale[s], b, inner, out);
+        if (a.scale[s] != T(0)) {
+            emit_folder(values, a.scale[s], b, out);
+            out += b.n_folders * lanes<T>;
+        }
         if (a.add[s])
             for (std::int64_t i = 0; i < slab; i += lanes<T>) {
                 Row<T> sum = Row<T>::at(values - slab + i);
@@ -374,19 +405,41 @@ void scatter(const T* buffer, std::int64_t n, const std::int32_t* rows, T* const
         for (int l = 0; l < L; ++l) fibres[l][k] = buffer[(rows ? rows[k] : k) * L + l];
 }
 
-template <class T>
-void rotate(T* rows, std::int64_t width, const std::int32_t* left, const std::int32_t* right, const T* major,
-            const T* minor, std::int64_t n_steps, bool inverse) {
-    for (std::int64_t i = 0; i < n_steps; ++i) {
-        const std::int64_t step = inverse ? n_steps - 1 - i : i;
-        T* __restrict__ a = rows + left[step] * width;
-        T* __restrict__ b = rows + right[step] * width;
-        const math::Rotation<T> r{major[step], minor[step]};
-        if (inverse)
-            for (std::int64_t k = 0; k < width; ++k) math::unmerge(r, a[k], b[k]);
-        else
-            for (std::int64_t k = 0; k < width; ++k) math::merge(r, a[k], b[k]);
+template <class T, bool inverse>
+void rotate_rows(const Turn<T>* turns, std::int64_t n, const T* from, std::int64_t from_stride, T* to,
+                 std::int64_t to_stride, std::int64_t width) {
+    constexpr int W = pyattnorg::cpu::PYATTNORG_ISA::width<T>;
+    for (const Turn<T>* t = turns; t < turns + n; ++t) {
+        T *left = to + t->left * to_stride, *right = to + t->right * to_stride;
+        const T* a = t->left_from < 0 ? left : from + t->left_from * from_stride;
+        const T* b = t->right_from < 0 ? right : from + t->right_from * from_stride;
+        const auto turn = [](const auto& rotation, auto& l, auto& r) {
+            if constexpr (inverse)
+                math::unmerge(rotation, l, r);
+            else
+                math::merge(rotation, l, r);
+        };
+        const math::Rotation<Vector<T>> all{broadcast(t->major), broadcast(t->minor)};
+        std::int64_t k = 0;
+        for (; k + W <= width; k += W) {
+            Vector<T> l = load(a + k), r = load(b + k);
+            turn(all, l, r);
+            store(left + k, l);
+            store(right + k, r);
+        }
+        for (; k < width; ++k) {
+            T l = a[k], r = b[k];
+            turn(math::Rotation<T>{t->major, t->minor}, l, r);
+            left[k] = l;
+            right[k] = r;
+        }
     }
+}
+
+template <class T>
+void rotate(const Turn<T>* turns, std::int64_t n, const T* from, std::int64_t from_stride, T* to,
+            std::int64_t to_stride, std::int64_t width, bool inverse) {
+    (inverse ? rotate_rows<T, true> : rotate_rows<T, false>)(turns, n, from, from_stride, to, to_stride, width);
 }
 
 template <class T>

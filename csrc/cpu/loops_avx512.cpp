@@ -2,5 +2,5 @@
 #define PYATTNORG_ISA avx512
 #define PYATTNORG_ISA_NAME "avx512"
 #define PYATTNORG_VECTOR_BYTES 64
-#define PYATTNORG_ROWS 8
+#define PYATTNORG_ROWS 16
 #include "loops.inl"

@@ -9,12 +9,10 @@
 // split into units and tiles changes no bit.
 #include <algorithm>
 #include <atomic>
-#include <cstddef>
-#include <memory>
-#include <new>
 #include <vector>
 
 #include "../math/term.hpp"
+#include "aligned.hpp"
 #include "features.hpp"
 #include "mirror.hpp"
 #include "parallel.hpp"
@@ -25,18 +23,6 @@ namespace {
 constexpr std::int64_t run_bytes = std::int64_t{4} << 20;
 constexpr std::int64_t most_room = 8192;
 constexpr std::int64_t most_columns = 256;
-
-struct AlignedDelete {
-    void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
-};
-
-template <class T>
-using Aligned = std::unique_ptr<T[], AlignedDelete>;
-
-template <class T>
-Aligned<T> aligned(std::int64_t n) {
-    return Aligned<T>(static_cast<T*>(::operator new(static_cast<std::size_t>(n) * sizeof(T), std::align_val_t{64})));
-}
 
 // Which pairs are wanted: rows of `out` are columns first_column..n (broadcast by tiles), its columns are points
 // 0..width (lanes of blocks), up to the diagonal where symmetric.
@@ -188,6 +174,9 @@ private:
         const Loops<T>& loop = loops<T>();
         alignas(64) double sums[most_columns * lanes<T>];
         std::fill_n(sums, unit.count * lanes<T>, 0.0);
+        if (!unit.mask)  // what the sums are added to in the end lies a line here and a line there
+            for (std::int64_t c = 0; c < unit.count; ++c)
+                __builtin_prefetch(out_ + pairs_.at(unit.block * lanes<T>, unit.column(c)), 1, 2);
         for (std::int64_t f0 = 0, panel = 0; f0 < n_features; f0 += panel_features, ++panel) {
             const std::int64_t n = std::min(panel_features, n_features - f0);
             const T* left = values_.get() + unit.block * block_stride_ + f0 * lanes<T>;

@@ -42,6 +42,50 @@ inline Vector<double> widened(const float* p) {
     return __builtin_convertvector(half, Vector<double>);
 }
 
+// Operations with a number in memory. AVX-512 broadcasts it as the operation reads it; a broadcast of its own would
+// take a third of the ports that the maxima need (Zen 4), and compilers keep the two apart.
+#if defined(__AVX512F__) && PYATTNORG_VECTOR_BYTES == 64
+#define PYATTNORG_WITH_MEMORY(name, result, constraint)                            \
+    if constexpr (sizeof(T) == sizeof(float))                                      \
+        asm(name "ps %2%{1to16%}, %1, %0" : constraint(result) : "v"(a), "m"(*b)); \
+    else                                                                           \
+        asm(name "pd %2%{1to8%}, %1, %0" : constraint(result) : "v"(a), "m"(*b));  \
+    return result
+
+template <class T>
+inline Vector<T> larger(Vector<T> a, const T* b) {
+    Vector<T> out;
+    PYATTNORG_WITH_MEMORY("vmax", out, "=v");
+}
+
+template <class T>
+inline Vector<T> difference(Vector<T> a, const T* b) {
+    Vector<T> out;
+    PYATTNORG_WITH_MEMORY("vsub", out, "=v");
+}
+
+template <class T>
+inline Vector<T> multiply_add(Vector<T> sum, Vector<T> a, const T* b) {
+    PYATTNORG_WITH_MEMORY("vfmadd231", sum, "+v");
+}
+#undef PYATTNORG_WITH_MEMORY
+#else
+template <class T>
+inline Vector<T> larger(Vector<T> a, const T* b) {
+    return math::larger(a, broadcast(*b));
+}
+
+template <class T>
+inline Vector<T> difference(Vector<T> a, const T* b) {
+    return a - broadcast(*b);
+}
+
+template <class T>
+inline Vector<T> multiply_add(Vector<T> sum, Vector<T> a, const T* b) {
+    return sum + a * broadcast(*b);
+}
+#endif
+
 // A one the compiler knows nothing about: acc + 1 * x stays a fused multiply-add, which runs beside the maxima on
 // ports that an addition would have to share with them.
 template <class T>

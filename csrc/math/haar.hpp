@@ -12,9 +12,10 @@
 
 namespace pyattnorg::math {
 
-template <class T>
+// V is a number or a vector of numbers.
+template <class V>
 struct Rotation {
-    T major, minor;  // sqrt(M / (s + M)), sqrt(s / (s + M))
+    V major, minor;  // sqrt(M / (s + M)), sqrt(s / (s + M))
 };
 
 template <class T>
@@ -22,16 +23,16 @@ PYATTNORG_HD inline Rotation<T> merge_rotation(double s, double M) {
     return {static_cast<T>(sqrt(M / (s + M))), static_cast<T>(sqrt(s / (s + M)))};
 }
 
-template <class T>
-PYATTNORG_HD inline void merge(Rotation<T> r, T& left, T& right) {
-    const T coefficient = r.major * left - r.minor * right;
+template <class V>
+PYATTNORG_HD inline void merge(const Rotation<V>& r, V& left, V& right) {
+    const V coefficient = r.major * left - r.minor * right;
     right = r.minor * left + r.major * right;
     left = coefficient;
 }
 
-template <class T>
-PYATTNORG_HD inline void unmerge(Rotation<T> r, T& left, T& right) {
-    const T value = r.major * left + r.minor * right;
+template <class V>
+PYATTNORG_HD inline void unmerge(const Rotation<V>& r, V& left, V& right) {
+    const V value = r.major * left + r.minor * right;
     right = r.major * right - r.minor * left;
     left = value;
 }

@@ -31,6 +31,7 @@ namespace {
 
 namespace cpu = pyattnorg::cpu;
 using pyattnorg::HaarStep;
+using pyattnorg::HaarTree;
 using pyattnorg::Poll;
 using pyattnorg::Strided2;
 using pyattnorg::Strided3;
@@ -225,9 +226,10 @@ void all_haar(Results& results, const std::string& type, int threads, const Poll
         }
         const auto x = numbers<T>(outer * n * inner, 7);
         std::vector<T> out(x.size()), back(x.size());
-        cpu::haar(x.data(), outer, n, inner, steps.data(), slot.data(), false, out.data(), threads, poll);
+        const std::vector<HaarTree> trees{{nullptr, nullptr}, {steps.data(), slot.data()}, {nullptr, nullptr}};
+        cpu::haar(x.data(), {outer, n, inner}, trees, false, out.data(), threads, poll);
         back = out;  // and back in place
-        cpu::haar(back.data(), outer, n, inner, steps.data(), slot.data(), true, back.data(), threads, poll);
+        cpu::haar(back.data(), {outer, n, inner}, trees, true, back.data(), threads, poll);
         double worst = 0, before = 0, after = 0;
         for (std::size_t i = 0; i < x.size(); ++i) {
             worst = std::max(worst, std::fabs(static_cast<double>(back[i]) - static_cast<double>(x[i])));
