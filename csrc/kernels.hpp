@@ -110,9 +110,9 @@ struct Symmetry {
 template <class T>
 Symmetry symmetry(const T* x, std::int64_t n, int threads);
 
-// Median of all n values, the mean of the middle two where n is even; `values` is reordered.
+// Median of all n values, n > 0, the mean of the middle two where n is even.
 template <class T>
-T median(T* values, std::int64_t n);
+T median(const T* values, std::int64_t n);
 
 std::string instruction_set();                      // the one in use
 std::vector<std::string> instruction_sets();        // those that run here

@@ -154,8 +154,11 @@ def dual_affinity(distances: Array, *, scale: float = 1.0) -> Any:
     middle = float(kernels.median(e))
     if middle == 0:
         middle = 1.0
+    out = np.empty_like(e)
     with np.errstate(over="ignore", under="ignore"):  # far apart: 0
-        return ours.back(np.exp(e / -np.float64(middle) / scale).astype(e.dtype, copy=False))
+        for some in _stretches(len(e)):
+            out[some] = np.exp(e[some] / -np.float64(middle) / scale)
+    return ours.back(out)
 
 
 def square_matrix(x: FloatArray, name: str) -> float:

@@ -25,24 +25,33 @@ def sum_program(tree: PartitionTree) -> SumProgram:
     """The program of a tree. Visiting the largest child first keeps at most log2(leaves) + 1 sums alive."""
     folders = tree.folders()
     n = len(folders)
-    offset, child = folders.children
     size, start = folders.size, folders.start
-    slot, add = np.zeros(n, np.int32), np.zeros(n, np.uint8)
+    first, child = _children(tree, start)
+    slots, adds = [0] * n, [0] * n
     post: list[int] = []
     stack = [0]
     while stack:  # pre-order, largest child last; read backwards it is the order wanted
         i = stack.pop()
         post.append(i)
-        below = child[offset[i] : offset[i + 1]]
-        if len(below):
-            below = below[np.argsort(-size[below], kind="stable")]
-            slot[below] = slot[i] + 1
-            slot[below[0]] = slot[i]
-            add[below[1:]] = 1
-            stack.extend(below.tolist())
+        below = child[first[i] : first[i + 1]]
+        if below:
+            slot = slots[i]
+            slots[below[0]] = slot
+            for j in below[1:]:
+                slots[j], adds[j] = slot + 1, 1
+            stack += below
     folder = np.array(post[::-1], np.int32)
     leaf = np.where(size[folder] == 1, tree.order[start[folder]], -1).astype(np.int32)
-    return SumProgram(folder, leaf, slot[folder], add[folder])
+    return SumProgram(folder, leaf, np.array(slots, np.int32)[folder], np.array(adds, np.uint8)[folder])
+
+
+def _children(tree: PartitionTree, ties: IntArray) -> tuple[list[int], list[int]]:
+    """Children of every folder, the largest first, ties by `ties`; those of i are ``child[first[i]:first[i + 1]]``."""
+    folders = tree.folders()
+    below = np.arange(1, len(folders))
+    child = below[np.lexsort((ties[below], -folders.size[below], folders.parent[below]))]
+    counts = np.bincount(folders.parent[below], minlength=len(folders))
+    return [0, *np.cumsum(counts).tolist()], child.tolist()
 
 
 class HaarSteps(NamedTuple):
@@ -57,25 +66,25 @@ def haar_steps(tree: PartitionTree) -> HaarSteps:
     """Rotations from the leaves up. Children stand by size, largest first, ties in reversed order of first leaf."""
     folders = tree.folders()
     n = tree.n_leaves
-    offset, child = folders.children
-    size = folders.size
-    n_children = np.diff(offset)
-    base = 1 + np.concatenate([[0], np.cumsum(np.maximum(n_children - 1, 0))])
-    at = np.where(size == 1, tree.order[folders.start], -1)  # the slot that holds a folder's sum
-    slot, folder = np.zeros(n, np.int32), np.zeros(n, np.int32)
+    first, child = _children(tree, -folders.start)
+    n_children = np.diff(first)
+    base = (1 + np.concatenate([[0], np.cumsum(np.maximum(n_children - 1, 0))])).tolist()
+    size: list[int] = folders.size.tolist()
+    at: list[int] = np.where(
+        folders.size == 1, tree.order[folders.start], -1
+    ).tolist()  # slot that holds a folder's sum
+    slot, folder = [0] * n, [0] * n
     steps: list[tuple[int, int, int, int]] = []
     for i in range(len(folders) - 1, -1, -1):
-        below = child[offset[i] : offset[i + 1]]
-        if not len(below):
+        below = child[first[i] : first[i + 1]]
+        if not below:
             continue
-        below = below[::-1]
-        below = below[np.argsort(-size[below], kind="stable")].tolist()
-        right, rest = int(at[below[-1]]), int(size[below[-1]])
+        right, rest = at[below[-1]], size[below[-1]]
         for k in range(len(below) - 2, -1, -1):
-            left, left_size = int(at[below[k]]), int(size[below[k]])
-            steps.append((left, right, left_size, rest))
-            slot[base[i] + k], folder[base[i] + k] = left, i
-            rest += left_size
+            j = below[k]
+            steps.append((at[j], right, size[j], rest))
+            slot[base[i] + k], folder[base[i] + k] = at[j], i
+            rest += size[j]
         at[i] = right
     slot[0] = at[0]
-    return HaarSteps(np.array(steps, np.int32).reshape(-1, 4), slot, folder)
+    return HaarSteps(np.array(steps, np.int32).reshape(-1, 4), np.array(slot, np.int32), np.array(folder, np.int32))

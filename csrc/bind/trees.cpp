@@ -70,9 +70,10 @@ py::tuple symmetry(const Dense<T>& x, int threads) {
 template <class T>
 T median(const Dense<T>& values) {
     require(values.size() > 0, "values must not be empty");
-    std::vector<T> copy(values.data(), values.data() + values.size());
+    const T* all = values.data();
+    const std::int64_t n = values.size();
     const Unlocked unlocked;
-    return cpu::median(copy.data(), static_cast<std::int64_t>(copy.size()));
+    return cpu::median(all, n);
 }
 
 template <class T>

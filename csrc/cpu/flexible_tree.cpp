@@ -5,23 +5,24 @@
 #include <limits>
 
 #include "../kernels.hpp"
+#include "aligned.hpp"
 #include "isa.hpp"
 #include "mirror.hpp"
 #include "parallel.hpp"
+#include "selection.hpp"
 
 namespace pyattnorg::cpu {
 
 template <class T>
-T median(T* values, std::int64_t n) {
-    T* middle = values + n / 2;
-    std::nth_element(values, middle, values + n);
-    if (n % 2) return *middle;
-    const T below = *std::max_element(values, middle);
-    return below + (*middle - below) / 2;  // keeps inf out of (inf - inf): see the caller
+T median(const T* values, std::int64_t n) {
+    const auto all = [=](const auto& visit) { visit(values, values + n); };
+    const Selection<T> selection(all);
+    const auto [lower, upper] = selection.ranked(all, (n - 1) / 2);
+    return n % 2 ? lower : lower + (upper - lower) / 2;
 }
 
-template float median(float*, std::int64_t);
-template double median(double*, std::int64_t);
+template float median(const float*, std::int64_t);
+template double median(const double*, std::int64_t);
 
 namespace {
 
@@ -47,7 +48,7 @@ Members members(const Labels& labels, std::int64_t n_folders) {
 
 // distances[a * c + b]: mean over points x of a, y of b of the distance of their scaled coordinates [n, m].
 void mean_distances(const std::vector<double>& coordinates, std::int64_t m, const Members& in, std::int64_t c,
-                    std::vector<double>& distances, int threads, const Poll& poll) {
+                    double* distances, int threads, const Poll& poll) {
     const auto n = static_cast<std::int64_t>(in.points.size());
     // Coordinates in the order of members, one coordinate after the other, so that a row of distances vectorises.
     std::vector<double> by_axis(static_cast<std::size_t>(m * n));
@@ -68,51 +69,49 @@ void mean_distances(const std::vector<double>& coordinates, std::int64_t m, cons
                                    b1 = in.start[static_cast<std::size_t>(b + 1)];
                 double sum = 0;
                 for (std::int64_t y = b0; y < b1; ++y) sum += sums[static_cast<std::size_t>(y)];
-                distances[static_cast<std::size_t>(a * c + b)] =
-                    sum / (static_cast<double>(a1 - a0) * static_cast<double>(b1 - b0));
+                distances[a * c + b] = sum / (static_cast<double>(a1 - a0) * static_cast<double>(b1 - b0));
             }
-            distances[static_cast<std::size_t>(a * c + a)] = infinite;
+            distances[a * c + a] = infinite;
         },
         poll);
-    mirror(distances.data(), c, Triangle::above, threads, poll);
+    mirror(distances, c, Triangle::above, threads, poll);
 }
 
 // The median of all entries of a symmetric matrix with an infinite diagonal: those above it count twice, then come the
 // infinite ones. Where most folders coincide it is 0 and would end the level after one join; the least positive
 // distance then stands in, so that all that coincide join.
-double typical(const std::vector<double>& distances, std::int64_t c) {
-    std::vector<double> above;
-    above.reserve(static_cast<std::size_t>(c * (c - 1) / 2));
-    for (std::int64_t a = 0; a < c; ++a)
-        above.insert(above.end(), distances.begin() + a * c + a + 1, distances.begin() + (a + 1) * c);
-    const auto pairs = static_cast<std::int64_t>(above.size());
-    const auto ranked = [&](std::int64_t rank) {
-        if (rank / 2 >= pairs) return infinite;
-        std::nth_element(above.begin(), above.begin() + rank / 2, above.end());
-        return above[static_cast<std::size_t>(rank / 2)];
+double typical(const double* distances, std::int64_t c) {
+    const auto above = [=](const auto& visit) {
+        for (std::int64_t a = 0; a < c; ++a) visit(distances + a * c + a + 1, distances + (a + 1) * c);
     };
-    const double upper = ranked(c * c / 2);
-    const double lower = c % 2 ? upper : ranked(c * c / 2 - 1);
+    const std::int64_t pairs = c * (c - 1) / 2;
+    const Selection<double> selection(above);
+    // Of ranks c c / 2 - 1 and c c / 2 among all entries, halved.
+    const std::int64_t upper_rank = c * c / 2 / 2, lower_rank = c % 2 ? upper_rank : (c * c / 2 - 1) / 2;
+    const auto [lower, next] = lower_rank < pairs ? selection.ranked(above, lower_rank) : std::pair(infinite, infinite);
+    const double upper = upper_rank >= pairs ? infinite : upper_rank == lower_rank ? lower : next;
     const double middle = lower + (upper - lower) / 2;
     if (middle > 0) return middle;
     double least = infinite;
-    for (const double d : above)
-        if (d > 0) least = std::min(least, d);
+    above([&](const double* begin, const double* end) {
+        for (const double* d = begin; d < end; ++d)
+            if (*d > 0) least = std::min(least, *d);
+    });
     return least;
 }
 
 // Group of every folder after the greedy joins; groups are numbered by slot, that of the last initiator.
-Labels join(std::vector<double>& distances, std::int64_t c, double constant) {
+Labels join(double* distances, std::int64_t c, double constant) {
     const auto n = static_cast<std::size_t>(c);
     const double middle = typical(distances, c);
     const double penalty = middle / constant;
     std::vector<double> key(n);
     std::vector<std::int32_t> nearest(n), slot(n), size(n, 1);
     const auto find_nearest = [&](std::size_t a) {
-        const auto row = distances.begin() + static_cast<std::ptrdiff_t>(a * n);
-        const auto least = std::min_element(row, row + static_cast<std::ptrdiff_t>(n));
-        nearest[a] = static_cast<std::int32_t>(least - row);
-        key[a] = *least;
+        const double* row = distances + a * n;
+        const std::int64_t least = loops<double>().first_least(row, c);
+        nearest[a] = static_cast<std::int32_t>(least);
+        key[a] = row[least];
     };
     std::vector<std::vector<std::int32_t>> group(n);
     for (std::size_t a = 0; a < n; ++a) {
@@ -123,7 +122,7 @@ Labels join(std::vector<double>& distances, std::int64_t c, double constant) {
     std::vector<std::uint8_t> retired(n, 0);
     bool joined = false;
     for (;;) {
-        const auto a = static_cast<std::size_t>(std::min_element(key.begin(), key.end()) - key.begin());
+        const auto a = static_cast<std::size_t>(loops<double>().first_least(key.data(), c));
         if (retired[a] || (joined && key[a] >= middle)) break;
         const auto b = static_cast<std::size_t>(nearest[a]);
         const auto target = static_cast<std::size_t>(slot[b]);
@@ -157,6 +156,7 @@ std::vector<Labels> flexible_tree(const double* phi, const double* rate, std::in
     std::vector<Labels> levels(1, Labels(static_cast<std::size_t>(n)));
     for (std::int64_t p = 0; p < n; ++p) levels[0][static_cast<std::size_t>(p)] = static_cast<std::int32_t>(p);
     std::vector<double> coordinates(static_cast<std::size_t>(n * m));
+    const auto distances = aligned<double>(n * n);
     std::int64_t c = n;
     for (int r = 0; c > 1; ++r) {
         if (poll) poll();
@@ -166,11 +166,10 @@ std::vector<Labels> flexible_tree(const double* phi, const double* rate, std::in
             for (std::int64_t p = 0; p < n; ++p)
                 coordinates[static_cast<std::size_t>(p * m + k)] = scale * phi[p * m + k];
         }
-        std::vector<double> distances(static_cast<std::size_t>(c * c));
-        mean_distances(coordinates, m, members(levels.back(), c), c, distances, threads, poll);
+        mean_distances(coordinates, m, members(levels.back(), c), c, distances.get(), threads, poll);
         const bool apart =
-            std::any_of(distances.begin(), distances.end(), [](double d) { return d > 0 && d < infinite; });
-        const Labels groups = apart ? join(distances, c, constant) : Labels(static_cast<std::size_t>(c), 0);
+            std::any_of(distances.get(), distances.get() + c * c, [](double d) { return d > 0 && d < infinite; });
+        const Labels groups = apart ? join(distances.get(), c, constant) : Labels(static_cast<std::size_t>(c), 0);
         Labels next(static_cast<std::size_t>(n));
         for (std::size_t p = 0; p < next.size(); ++p) next[p] = groups[static_cast<std::size_t>(levels.back()[p])];
         c = *std::max_element(next.begin(), next.end()) + 1;

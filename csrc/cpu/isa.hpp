@@ -90,6 +90,9 @@ struct Loops {
     void (*distances)(const T* coordinates, std::int64_t n, std::int64_t m, std::int64_t x, std::int64_t begin,
                       std::int64_t end, T* sums);
 
+    // Where the least of n > 0 numbers is, the first where several are equal.
+    std::int64_t (*first_least)(const T* x, std::int64_t n);
+
     // out[row][r] = row . vectors[r] for rows and `krylov_block` vectors of length n, each n apart.
     void (*products)(const T* rows, std::int64_t n_rows, const T* vectors, std::int64_t n, T* out);
 

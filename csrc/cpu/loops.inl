@@ -306,11 +306,8 @@ void distances(const T* coordinates, std::int64_t n, std::int64_t m, std::int64_
                 squares[u] += d * d;
             }
         }
-        for (int u = 0; u < U; ++u) {
-            T root[W], *to = sums + y + u * W;
-            store(root, squares[u]);
-            for (int w = 0; w < W; ++w) to[w] += math::square_root(root[w]);
-        }
+#pragma GCC unroll 4
+        for (int u = 0; u < U; ++u) store(sums + y + u * W, load(sums + y + u * W) + square_root<T>(squares[u]));
     }
     for (; y < end; ++y) {
         T square = 0;
@@ -320,6 +317,30 @@ void distances(const T* coordinates, std::int64_t n, std::int64_t m, std::int64_
         }
         sums[y] += math::square_root(square);
     }
+}
+
+template <class T>
+std::int64_t first_least(const T* x, std::int64_t n) {
+    constexpr int W = width<T>, some = 64;
+    T least = x[0];
+    std::int64_t where = 0, i = 0;  // the stretch that holds the first of the least
+    for (; i + some <= n; i += some) {
+        Vector<T> smallest = load(x + i);
+#pragma GCC unroll 32
+        for (int k = W; k < some; k += W) {
+            const Vector<T> v = load(x + i + k);
+            smallest = v < smallest ? v : smallest;
+        }
+        T lane[W], here;
+        store(lane, smallest);
+        here = lane[0];
+        for (int w = 1; w < W; ++w) here = lane[w] < here ? lane[w] : here;
+        if (here < least) least = here, where = i;
+    }
+    for (; i < n; ++i)
+        if (x[i] < least) least = x[i], where = i;
+    while (x[where] != least) ++where;
+    return where;
 }
 
 // Products of R rows with all vectors over the columns from j0 to j1, added to out.
@@ -444,9 +465,9 @@ void rotate(const Turn<T>* turns, std::int64_t n, const T* from, std::int64_t fr
 
 template <class T>
 constexpr Loops<T> table{
-    PYATTNORG_ISA_NAME, PYATTNORG_ROWS, tile<T>,     dense_features<T>,  tree_features<T, T>, tree_features<T, float>,
-    row_sums<T>,        distances<T>,   products<T>, square_and_mask<T>, gather<T>,           scatter<T>,
-    rotate<T>,
+    PYATTNORG_ISA_NAME,      PYATTNORG_ROWS, tile<T>,      dense_features<T>, tree_features<T, T>,
+    tree_features<T, float>, row_sums<T>,    distances<T>, first_least<T>,    products<T>,
+    square_and_mask<T>,      gather<T>,      scatter<T>,   rotate<T>,
 };
 
 }  // namespace

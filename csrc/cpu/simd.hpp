@@ -86,6 +86,31 @@ inline Vector<T> multiply_add(Vector<T> sum, Vector<T> a, const T* b) {
 }
 #endif
 
+// Compilers take the roots of a vector one by one.
+template <class T>
+inline Vector<T> square_root(Vector<T> v) {
+    Vector<T> out;
+#if defined(__x86_64__) && PYATTNORG_VECTOR_BYTES > 16
+    if constexpr (sizeof(T) == sizeof(float))
+        asm("vsqrtps %1, %0" : "=x"(out) : "x"(v));
+    else
+        asm("vsqrtpd %1, %0" : "=x"(out) : "x"(v));
+#elif defined(__x86_64__)
+    if constexpr (sizeof(T) == sizeof(float))
+        asm("sqrtps %1, %0" : "=x"(out) : "x"(v));
+    else
+        asm("sqrtpd %1, %0" : "=x"(out) : "x"(v));
+#elif defined(__aarch64__)
+    if constexpr (sizeof(T) == sizeof(float))
+        asm("fsqrt %0.4s, %1.4s" : "=w"(out) : "w"(v));
+    else
+        asm("fsqrt %0.2d, %1.2d" : "=w"(out) : "w"(v));
+#else
+    for (int w = 0; w < width<T>; ++w) out[w] = math::square_root(v[w]);
+#endif
+    return out;
+}
+
 // A one the compiler knows nothing about: acc + 1 * x stays a fused multiply-add, which runs beside the maxima on
 // ports that an addition would have to share with them.
 template <class T>
