@@ -28,10 +28,10 @@ MODULES = {
 LEVELS = (
     ("_core", "_version"),
     ("arrays", "checks", "doors", "folders", "head_table", "visibility", "progress", "threads"),
-    ("trees", "network", "plans", "reference"),
+    ("trees", "network", "plans", "reference", "known_trees", "tree_comparison"),
     ("kernels",),
-    ("config", "distances", "affinity", "diffusion", "builders", "haar"),
-    ("sparsity", "questionnaire", "paraproduct", "pictures"),
+    ("config", "distances", "affinity", "diffusion", "builders", "haar", "folder_weights", "axis_options"),
+    ("sparsity", "questionnaire", "rounds", "paraproduct", "pictures", "tanglegrams"),
     ("organization", "store", "compare", "heads"),
     ("report", "scale", "cli", "__main__"),
 )
