@@ -95,7 +95,7 @@ class DiffusionMap:
         ours = given(affinity, "affinity", min_ndim=2)
         if ours.values.ndim != 2 or ours.values.shape[1] != len(self.density):
             raise ValueError(f"affinity: got shape {ours.values.shape}, expected (m, {len(self.density)})")
-        k = ours.values.astype(np.float64)
+        k = np.array(ours.values, np.float64, order="C")  # sums follow the layout, which must change no byte
         if (k < 0).any():
             raise ValueError(f"affinity: got {k.min()} as the least entry, expected none below 0")
         k *= k > NEGLIGIBLE

@@ -134,7 +134,9 @@ def test_trees_to_start_from() -> None:
 # -- what it finds ----------------------------------------------------------------------------------------------------
 
 
-def test_planted_trees_are_recovered() -> None:  # method, section 5: flexible trees, constant magnitudes
+def test_recovery_of_planted_trees_by_flexible_trees() -> (
+    None
+):  # method, section 5: flexible trees, constant magnitudes
     cophenetic, ratio, shuffled = [], [], []
     for seed in range(10):
         x, labels = planted((64, 64, 32), seed, alpha=0.5, noise=0.05, magnitudes="constant")
@@ -152,7 +154,7 @@ def test_planted_trees_are_recovered() -> None:  # method, section 5: flexible t
 
 
 @pytest.mark.parametrize("schedule", ["refined", "paper"])
-def test_permuted_axes_permute_what_is_found(schedule: Any) -> None:
+def test_pipeline_permuted_axes_permute_what_is_found(schedule: Any) -> None:
     x, _ = planted((32, 32, 16), 1, magnitudes="random")
     p = [np.random.default_rng(axis).permutation(n) for axis, n in enumerate(x.shape)]
     fitted, permuted = (pa.Questionnaire(schedule=schedule).fit(y) for y in (x, x[np.ix_(*p)]))
@@ -163,7 +165,7 @@ def test_permuted_axes_permute_what_is_found(schedule: Any) -> None:
 
 
 @pytest.mark.parametrize("scale", [4.0, 1e-30, 1e30, 1e-120, 1e120])
-def test_scaling_changes_no_tree(scale: float) -> None:
+def test_E2_scaling_changes_no_tree(scale: float) -> None:
     x = attention_like(20, 18, 12, seed=2)
     fitted, scaled = pa.Questionnaire().fit(x), pa.Questionnaire().fit(scale * x)
     assert [step["trees"] for step in scaled.history_] == [step["trees"] for step in fitted.history_]
@@ -178,7 +180,7 @@ def test_scaling_float32_changes_no_tree(power: int) -> None:
     assert [step["trees"] for step in scaled.history_] == [step["trees"] for step in fitted.history_]
 
 
-def test_twin_heads_are_at_0_and_siblings() -> None:
+def test_pipeline_twin_heads_are_at_0_and_siblings() -> None:
     x = attention_like(20, 18, 12)
     x[:, :, 7] = x[:, :, 2]
     for values in (x, x.astype(np.float32)):
@@ -187,7 +189,7 @@ def test_twin_heads_are_at_0_and_siblings() -> None:
         assert fitted.trees_[2].labels[-2, 2] == fitted.trees_[2].labels[-2, 7]
 
 
-def test_paper_schedule_never_changes_the_last_axis() -> None:
+def test_pipeline_paper_schedule_never_changes_the_last_axis() -> None:
     x = attention_like(24, 20, 16)
     fits = [pa.Questionnaire(n, schedule="paper").fit(x) for n in (1, 2, 3)]
     assert len({fit.affinities_[2].tobytes() for fit in fits}) == 1
