@@ -223,6 +223,8 @@ class Questionnaire:
         drawn = any(o.drawn for o in options)
         if drawn and self.random_state is None:
             raise ValueError("random_state: needed where binary trees are cut at random; give an integer")
+        if drawn:
+            whole(self.random_state, "random_state", at_least=0)
         if self.n_trees > 1 and not drawn:
             raise ValueError(
                 f"n_trees: got {self.n_trees}, but no tree is drawn at random, so that all would be equal; "

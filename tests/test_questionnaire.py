@@ -362,6 +362,18 @@ def test_options_by_name() -> None:
         ("constant", 0.0),
         ("constant", "big"),
         ("balance", 0.5),
+        ("tree", ("binary", "ternary", "binary")),
+        ("tree", ("binary", "binary")),
+        ("initial", ("cosine", 3, "gaussian")),
+        ("constant", (1.0, 2.0, -1.0)),
+        ("balance", (1.0, 0.9, 1.0)),
+        ("cut", "middle"),
+        ("weights", "size"),
+        ("weights", ("data", "powers")),
+        ("n_trees", 0),
+        ("n_trees", 3),
+        ("missing", np.inf),
+        ("tol", -0.1),
     ],
 )
 def test_options_that_are_none(name: str, value: Any) -> None:
@@ -377,10 +389,23 @@ def test_what_it_refuses_to_fit() -> None:
     for trees in ([None, None], [random_tree(5, 0), None, None]):
         with pytest.raises(ValueError, match=r"^trees: "):
             pa.Questionnaire().fit(x, trees=trees)
+    with pytest.raises(ValueError, match=r"^trees: axis 1 keeps a given tree"):
+        pa.Questionnaire(tree=("flexible", "given", "flexible")).fit(x, trees=[random_tree(6, 0), None, None])
+    for affinities, message in [
+        ([np.eye(6)], r"^affinities: got 1, expected"),
+        ([np.eye(5), None, None], r"^affinities\[0\]: got shape \(5, 5\)"),
+        ([None, np.triu(np.ones((5, 5))), None], r"^affinities\[1\]: not symmetric"),
+        ([None, None, -np.eye(4)], r"^affinities\[2\]: got -1.0"),
+        ([np.full((6, 6), np.nan), None, None], r"^affinities\[0\]: 36 value"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            pa.Questionnaire().fit(x, affinities=affinities)
     with pytest.raises(TypeError, match=r"^trees: "):
         pa.Questionnaire().fit(x, trees=[np.zeros((2, 6), int), None, None])  # type: ignore[list-item]
     with pytest.raises(ValueError, match=r"^random_state: needed"):
         pa.Questionnaire(tree="binary", balance=1.5).fit(x)
+    with pytest.raises(ValueError, match=r"^random_state: got 'one'"):
+        pa.Questionnaire(tree="binary", cut="random", random_state="one").fit(x)  # type: ignore[arg-type]
     unfitted = pa.Questionnaire()
     for call in (lambda: unfitted.order(0), lambda: unfitted.coefficients(), lambda: unfitted.transform(x)):
         with pytest.raises(ValueError, match=r"not fitted yet; call fit"):
