@@ -118,12 +118,17 @@ def tree() -> Any:
     return figure
 
 
-def distance() -> Any:
-    """Two rows that differ in every key but agree over folders, and two that do not."""
+def rows_of_three() -> tuple[NDArray[np.float64], pa.PartitionTree]:
+    """Rows a, b and c of the picture of distances, and the tree of their keys."""
     rng = np.random.default_rng(2)
-    keys = pa.PartitionTree.dyadic(16)
     row = np.repeat([0.8, 0.2, 0.5, 0.3], 4)
     rows = np.stack([row + 0.1 * rng.standard_normal(16), row + 0.1 * rng.standard_normal(16), np.roll(row, 4)])
+    return rows, pa.PartitionTree.dyadic(16)
+
+
+def distance() -> Any:
+    """Two rows that differ in every key but agree over folders, and two that do not."""
+    rows, keys = rows_of_three()
     figure, axes = _axes(3, 8.0, 2.6, sharey=True)
     e, plain = pa.tree_emd(rows, keys), pa.pairwise_l1(rows) / 16
     for ax, level in zip(axes[0], (4, 2, 1)):
