@@ -14,7 +14,7 @@ from pyattnorg.checks import whole
 from pyattnorg.trees import PartitionTree
 
 FolderWeights: TypeAlias = Literal["powers", "data"] | Callable[[PartitionTree], Any]
-BLOCK = 64  # folders whose differences are held at a time
+BLOCK = 2**16  # differences that are held at a time: they stay in a core's cache
 
 
 def data_weights(x: Array, tree: PartitionTree, axis: int = 0) -> NDArray[np.float64]:
@@ -43,14 +43,15 @@ def data_weights(x: Array, tree: PartitionTree, axis: int = 0) -> NDArray[np.flo
     values = given(x, "x").values
     axis = whole(axis, "axis", at_least=-values.ndim)
     peak = float(np.abs(values).max(initial=0))
-    if peak:
+    if peak and not 1e-100 < peak < 1e100:
         values = np.ldexp(values, -int(np.frexp(peak)[1]))  # squares stay in range
     averages = kernels.folder_averages(values, tree, axis)
     averages = np.moveaxis(averages, axis, 0).reshape(tree.n_folders, -1)
     above = tree.folders().parent
     norms = np.empty(tree.n_folders)
-    for begin in range(0, tree.n_folders, BLOCK):
-        at = slice(begin, begin + BLOCK)
+    step = max(1, BLOCK // max(averages.shape[1], 1))
+    for begin in range(0, tree.n_folders, step):
+        at = slice(begin, begin + step)
         parents = averages[np.maximum(above[at], 0)].astype(np.float64)
         parents[above[at] < 0] = 0
         norms[at] = np.sqrt(np.square(averages[at] - parents).sum(1))

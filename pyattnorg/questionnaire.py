@@ -61,12 +61,14 @@ class Questionnaire:
     constant : float, per axis
         Of flexible trees; larger ones make taller trees.
     balance : float, per axis
-        Of binary trees: 1 cuts every folder at its median, more at a random rank in that range (`random_state`).
+        Of binary trees: 1 cuts every folder at its median (at random only where it is odd), more at a random rank in
+        that range (`random_state`).
     cut : {"median", "zero", "random"}, per axis, optional
         Of binary trees; without it "random" where ``balance > 1`` and else "median".
     n_trees : int
         Trees an axis, where some are cut at random: tree distances are averaged over them, which smooths what a single
-        cut decides (spin cycling, Coifman and Donoho 1995). Tree i is drawn with seed ``random_state + i``.
+        cut decides (spin cycling, Coifman and Donoho 1995); give a `balance` above 1, such as 1.5. Tree i is drawn with
+        seed ``random_state + i``.
     missing : float, optional
         Entries equal to this are unknown to the initial cosine affinity; see `pyattnorg.cosine_affinity`. Without it
         none, but 0 in the schedule "paper".

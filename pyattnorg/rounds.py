@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyattnorg.affinity import cosine_affinity, dual_affinity, gaussian_affinity
 from pyattnorg.arrays import FloatArray
@@ -56,6 +57,7 @@ class Rounds:
         self.forests: list[Forest | None] = [None] * n_axes
         self.history: list[Iteration] = []
         self.converged = False
+        self._weights: dict[tuple[int, PartitionTree], NDArray[np.float64]] = {}
 
     def run(
         self,
@@ -128,16 +130,20 @@ class Rounds:
         sets = Counter(zip(*others))
         mean: FloatArray | None = None
         for trees, count in sets.items():
-            weights = []
-            for tree, other in zip(trees, axes):
-                o = self.options[other]
-                weights.append(weights_of(o.weights, self.values, tree, other, o.alpha, o.beta))
+            weights = [self._folder_weights(tree, other) for tree, other in zip(trees, axes)]
             found = tree_distances(points, list(trees), weights)
             if len(sets) > 1:
                 found *= found.dtype.type(count / self.n_trees)
             mean = found if mean is None else mean + found
         assert mean is not None
         return mean
+
+    def _folder_weights(self, tree: PartitionTree, axis: int) -> NDArray[np.float64]:
+        key = (axis, tree)
+        if key not in self._weights:
+            o = self.options[axis]
+            self._weights[key] = weights_of(o.weights, self.values, tree, axis, o.alpha, o.beta)
+        return self._weights[key]
 
     def _sparsest(self, coefficients: FloatArray) -> tuple[Trees, float]:
         """Of the sets of trees that of least normalised l1 entropy, the first of several, and its entropy."""
