@@ -281,7 +281,9 @@ class Organization:
         entropies = self.entropies()
         table = sorted(self.head_table(), key=lambda row: (-row["involvement"], row["position"]))
         folders = self.head_folders()
-        state = "which changed no tree at last" if self.converged_ else "the last of which still changed trees"
+        tol = self.questionnaire.tol
+        settled = f"which moved no tree by more than {tol:g} at last" if tol else "which changed no tree at last"
+        state = settled if self.converged_ else "the last of which still changed trees"
         rounds = "1 iteration" if self.n_iter_ == 1 else f"{self.n_iter_} iterations"
         lines = [
             f"{self.network.kind}: {q} queries x {k} keys x {h} heads, {rounds}, {state}",
