@@ -72,9 +72,9 @@ class Rounds:
         first: list[Forest | None] = [None if tree is None else (tree,) * self.n_trees for tree in trees]
         # Of the axis that goes first nobody asks for a tree before it is made, but in the paper's order of two axes.
         everywhere = self.paper and n_axes == 2
-        missing = [axis for axis in self.order if trees[axis] is None and (everywhere or axis != self.order[0])]
-        stage = Stages(progress, verbose, len(missing) + n_iter * n_axes)
-        for axis in missing:
+        unbuilt = [axis for axis in self.order if trees[axis] is None and (everywhere or axis != self.order[0])]
+        stage = Stages(progress, verbose, len(unbuilt) + n_iter * n_axes)
+        for axis in unbuilt:
             stage.begin(f"initial tree of axis {axis}")
             known = affinities[axis]
             affinity = self._initial_affinity(axis) if known is None else known

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pyattnorg.arrays import Array, require_finite, to_numpy
 from pyattnorg.checks import one_of, whole
+from pyattnorg.threads import one_blas_thread
 from pyattnorg.trees import PartitionTree
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -135,17 +136,17 @@ def mantel(
     pairs = np.triu_indices(n, 1)
     if method == "spearman":
         x, y = _ranked(x, pairs), _ranked(y, pairs)
-    left, _ = _standard(x[pairs])
-    right, centre = _standard(y[pairs])
-    observed = _clipped(left @ right)
-    # Standardised as a matrix, so that a permutation is one look-up and one product.
-    spread = np.linalg.norm(y[pairs] - centre)
-    y = (y - centre) / spread if right.any() else np.zeros_like(y)
-    rng = np.random.default_rng(seed)
-    null = np.empty(n_permutations)
-    for i in range(n_permutations):
-        p = rng.permutation(n)
-        null[i] = _clipped(left @ y[p[pairs[0]], p[pairs[1]]])
+    with one_blas_thread():
+        left, right = _standard(x[pairs]), _standard(y[pairs])
+        observed = _clipped(left @ right)
+        # Standardised as a matrix, so that a permutation is one look-up and one product.
+        y[pairs] = right
+        y = np.triu(y, 1) + np.triu(y, 1).T
+        rng = np.random.default_rng(seed)
+        null = np.empty(n_permutations)
+        for i in range(n_permutations):
+            p = rng.permutation(n)
+            null[i] = _clipped(left @ y[p[pairs[0]], p[pairs[1]]])
     extreme = {
         "greater": null >= observed - ROUNDING,
         "less": null <= observed + ROUNDING,
@@ -162,17 +163,18 @@ def _same_leaves(a: PartitionTree, b: PartitionTree) -> None:
         raise ValueError(f"b: got a tree of {b.n_leaves} leaves, a has {a.n_leaves}; compare trees of the same points")
 
 
-def _standard(x: Floats) -> tuple[Floats, float]:
-    """`x` less its mean, which is given too, and of length 1; zeros where all entries are equal."""
+def _standard(x: Floats) -> Floats:
+    """`x` less its mean, of length 1; zeros where all entries are equal."""
     if not x.size or (x == x[0]).all():
-        return np.zeros(x.shape), 0.0
-    centre = float(x.mean())
-    moved = x - centre
-    return moved / np.linalg.norm(moved), centre
+        return np.zeros(x.shape)
+    moved = x - x.mean()
+    found: Floats = moved / np.linalg.norm(moved)
+    return found
 
 
 def _correlation(x: Floats, y: Floats) -> float:
-    return _clipped(_standard(x)[0] @ _standard(y)[0])
+    with one_blas_thread():
+        return _clipped(_standard(x) @ _standard(y))
 
 
 def _clipped(value: Any) -> float:
@@ -210,7 +212,7 @@ def _pairs(counts: NDArray[np.int64]) -> int:
 def _matrix(x: Partitions, name: str) -> Floats:
     if isinstance(x, PartitionTree):
         return x.distance_matrix()
-    values: Floats = to_numpy(x, name).astype(np.float64)
+    values: Floats = np.array(to_numpy(x, name), np.float64)
     if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
         raise ValueError(f"{name}: got shape {values.shape}, expected a PartitionTree or a square matrix (n, n)")
     require_finite(values, name)
