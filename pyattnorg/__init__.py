@@ -12,15 +12,19 @@ from pyattnorg.builders import binary_tree, flexible_tree
 from pyattnorg.config import show_config
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
 from pyattnorg.distances import pairwise_l1, tree_emd
+from pyattnorg.folder_weights import data_weights
 from pyattnorg.folders import Folders
 from pyattnorg.haar import haar, haar_basis, ihaar
 from pyattnorg.head_table import Heads
+from pyattnorg.known_trees import layer_tree, quadtree
 from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import Organization, organize
 from pyattnorg.questionnaire import Questionnaire
 from pyattnorg.sparsity import effective_number, l1_entropy
 from pyattnorg.store import DamagedFileError, load
+from pyattnorg.tanglegrams import Tanglegram, plot_tanglegram, tanglegram
 from pyattnorg.threads import get_num_threads, set_num_threads
+from pyattnorg.tree_comparison import MantelTest, adjusted_rand_index, cophenetic_correlation, mantel, tree_distance
 from pyattnorg.trees import PartitionTree
 
 if TYPE_CHECKING:
@@ -37,15 +41,20 @@ __all__ = [
     "DiffusionMap",
     "Folders",
     "Heads",
+    "MantelTest",
     "NetworkTensor",
     "Organization",
     "PartitionTree",
     "Questionnaire",
+    "Tanglegram",
     "__version__",
+    "adjusted_rand_index",
     "binary_tree",
     "capture",
     "capturing",
+    "cophenetic_correlation",
     "cosine_affinity",
+    "data_weights",
     "diffusion_map",
     "dual_affinity",
     "effective_number",
@@ -57,12 +66,18 @@ __all__ = [
     "haar_basis",
     "ihaar",
     "l1_entropy",
+    "layer_tree",
     "load",
+    "mantel",
     "organize",
     "pairwise_l1",
+    "plot_tanglegram",
+    "quadtree",
     "report",
     "set_num_threads",
     "show_config",
+    "tanglegram",
+    "tree_distance",
     "tree_emd",
 ]
 

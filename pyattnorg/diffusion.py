@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg import kernels
 from pyattnorg.affinity import square_matrix
-from pyattnorg.arrays import Array, FloatArray, given
-from pyattnorg.checks import number, whole
+from pyattnorg.arrays import Array, FloatArray, given, to_numpy
+from pyattnorg.checks import number, one_of, whole
 from pyattnorg.threads import one_blas_thread
 
 logger = logging.getLogger("pyattnorg")
@@ -32,21 +32,94 @@ class DiffusionMap:
     ----------
     coordinates : array, shape (n, k)
         ``|eigenvalue| ** time * phi``; the constant function is left out. The entry of largest magnitude in every
-        column is positive.
+        column is positive. (For ``variant="paper"``, the eigenvectors themselves.)
     eigenvalues : ndarray, shape (k,)
         Of the random walk, by falling magnitude; negative ones can occur.
-    n_connected : int
-        Connected parts of the affinity. With several, as many eigenvalues (less one) are 1, and coordinates tell
-        the parts apart rather than the points in them.
+    parts : ndarray of int32, shape (n,)
+        Connected part of the affinity that every point belongs to, numbered by first point.
+    density : ndarray, shape (n,), or None
+        What affinities with a point are divided by, ``(sum of its affinities) ** alpha``; None for ``variant="paper"``.
     """
 
     coordinates: Any
     eigenvalues: NDArray[np.float64]
-    n_connected: int
+    parts: NDArray[np.int32]
+    density: NDArray[np.float64] | None
+
+    @property
+    def n_connected(self) -> int:
+        """Number of connected parts: with several, as many eigenvalues (less one) are 1 and only tell parts apart."""
+        return int(self.parts.max()) + 1
+
+    @property
+    def part_sizes(self) -> NDArray[np.int64]:
+        """Points of every connected part."""
+        return np.bincount(self.parts)
+
+    def summary(self) -> str:
+        """One line on how the affinity hangs together and what that means for the coordinates."""
+        n, sizes = len(self.parts), np.sort(self.part_sizes)[::-1]
+        if len(sizes) == 1:
+            return f"{n} points, connected"
+        said = ", ".join(str(size) for size in sizes[:8]) + (", ..." if len(sizes) > 8 else "")
+        ones = min(len(sizes) - 1, len(self.eigenvalues))
+        return (
+            f"{n} points in {len(sizes)} connected parts of {said}; the first {ones} coordinate(s) only tell parts "
+            "apart: map a part alone (parts == 0, 1, ...) to see inside it"
+        )
+
+    def extend(self, affinity: Array) -> Any:
+        """Coordinates of further points, by their affinities to those of the map (Nystrom extension).
+
+        ``phi(z) = sum over y of p(z, y) phi(y) / eigenvalue`` with p the step of the walk from z, its density divided
+        out as for the map (Coifman and Lafon 2006, Geometric harmonics). Points of the map keep their coordinates.
+
+        Parameters
+        ----------
+        affinity : array, shape (m, n)
+            Of m further points to the n of the map, made as the affinity of the map was; not negative.
+
+        Returns
+        -------
+        array, shape (m, k)
+            Of the kind and device of `affinity`. Coordinates whose eigenvalue is 0 say nothing about others: 0. Those
+            whose eigenvalue is small amplify errors by its inverse.
+
+        Raises
+        ------
+        ValueError
+            A point that is like none of the map, a map of the paper's variant, a shape that does not fit.
+        """
+        if self.density is None:
+            raise ValueError("variant: the paper's has no extension to further points; make the map with 'diffusion'")
+        ours = given(affinity, "affinity", min_ndim=2)
+        if ours.values.ndim != 2 or ours.values.shape[1] != len(self.density):
+            raise ValueError(f"affinity: got shape {ours.values.shape}, expected (m, {len(self.density)})")
+        k = np.array(ours.values, np.float64, order="C")  # sums follow the layout, which must change no byte
+        if (k < 0).any():
+            raise ValueError(f"affinity: got {k.min()} as the least entry, expected none below 0")
+        k *= k > NEGLIGIBLE
+        lonely = np.flatnonzero(~k.any(1))
+        if len(lonely):
+            raise ValueError(f"affinity: point {lonely[0]} is like none of the map, so that it has no place there")
+        k /= k.max(1, keepdims=True)
+        k /= self.density / self.density.max()
+        known = to_numpy(self.coordinates, "coordinates").astype(np.float64)
+        with one_blas_thread():
+            step = k @ known / k.sum(1, keepdims=True)
+        eigenvalues = np.where(self.eigenvalues == 0, np.inf, self.eigenvalues)
+        return ours.back((step / eigenvalues).astype(ours.values.dtype))
 
 
-def diffusion_map(affinity: Array, *, n_components: int = 3, time: float = 1.0) -> DiffusionMap:
-    """Diffusion coordinates of an affinity (Coifman and Lafon 2006, density normalised).
+def diffusion_map(
+    affinity: Array,
+    *,
+    n_components: int = 3,
+    time: float = 1.0,
+    alpha: float = 1.0,
+    variant: Literal["diffusion", "paper"] = "diffusion",
+) -> DiffusionMap:
+    """Diffusion coordinates of an affinity (Coifman and Lafon 2006, Diffusion maps).
 
     Parameters
     ----------
@@ -56,25 +129,46 @@ def diffusion_map(affinity: Array, *, n_components: int = 3, time: float = 1.0) 
         Coordinates wanted. There are n - 1; asking for more warns and gives those.
     time : float
         Diffusion time, at least 0: coordinates are scaled by ``|eigenvalue| ** time``.
+    alpha : float
+        How much of the density of points is divided out, from 0 (none: the graph's own random walk) to 1 (all: the
+        shape that the points lie on, however unevenly).
+    variant : {"diffusion", "paper"}
+        ``"paper"`` gives what the code of arXiv 2506.15541 plots under this name: eigenvectors of
+        ``D^(-1/2) A D^(-1/2)`` for its *smallest* eigenvalues, by rising eigenvalue. They tell how the walk
+        alternates, not which points it joins, so this is no diffusion map; it is here to compare with that paper.
 
     Raises
     ------
     ValueError
-        A matrix that is not square, symmetric and free of negative entries.
+        A matrix that is not square, symmetric and free of negative entries; a time or alpha for the paper's variant,
+        which has neither.
     """
     n_components, time = whole(n_components, "n_components", at_least=1), number(time, "time", at_least=0)
+    alpha = number(alpha, "alpha", at_least=0)
+    if alpha > 1:
+        raise ValueError(f"alpha: got {alpha!r}, expected a number from 0 to 1")
+    one_of(variant, "variant", ("diffusion", "paper"))
     ours = given(affinity, "affinity", min_ndim=2)
     k = check_affinity(ours.values)
-    available = max(len(k) - 1, 0)
+    paper = variant == "paper"
+    if paper and (time, alpha) != (1.0, 1.0):
+        raise ValueError("variant: the paper's has no time and no alpha; leave them out")
+    available = len(k) if paper else len(k) - 1
     if n_components > available:
         warnings.warn(
             f"n_components: got {n_components}, but {len(k)} points have {available} coordinates; giving those",
             RuntimeWarning,
             stacklevel=2,
         )
-    eigenvalues, phi = leading_vectors(k, min(n_components, available))
-    coordinates = (np.abs(eigenvalues) ** time * phi).astype(ours.values.dtype)
-    return DiffusionMap(ours.back(coordinates), eigenvalues, count_connected(k))
+    n_components = min(n_components, available)
+    if paper:
+        eigenvalues, coordinates = smallest_vectors(k, n_components)
+        density = None
+    else:
+        eigenvalues, phi = leading_vectors(k, n_components, alpha)
+        coordinates = np.abs(eigenvalues) ** time * phi
+        density = k.sum(1) ** alpha
+    return DiffusionMap(ours.back(coordinates.astype(ours.values.dtype)), eigenvalues, _parts(k), density)
 
 
 def check_affinity(affinity: FloatArray, name: str = "affinity") -> NDArray[np.float64]:
@@ -93,18 +187,20 @@ def check_affinity(affinity: FloatArray, name: str = "affinity") -> NDArray[np.f
     return k
 
 
-def leading_vectors(k: NDArray[np.float64], m: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def leading_vectors(
+    k: NDArray[np.float64], m: int, alpha: float = 1.0
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Leading `m` eigenvalues and eigenvectors of the random walk on a checked affinity, the constant left out.
 
-    ``P = K / (d d')`` with ``d = K 1``, ``S = P / (e e')`` with ``e = sqrt(P 1)``; S e = e is known, so the symmetric
-    S - v v' with ``v = e / |e|`` is decomposed and its vectors divided by v. Magnitudes below n times the machine
-    epsilon count as 0. Returns (m,) by falling magnitude and (n, m); the largest entry of a vector is positive.
+    ``P = K / (d d')`` with ``d = (K 1) ** alpha``, ``S = P / (e e')`` with ``e = sqrt(P 1)``; S e = e is known, so the
+    symmetric S - v v' with ``v = e / |e|`` is decomposed and its vectors divided by v. Magnitudes below n times the
+    machine epsilon count as 0. Returns (m,) by falling magnitude and (n, m); the largest entry of a vector is positive.
     """
     n = len(k)
     if m == 0:
         return np.zeros(0), np.zeros((n, 0))
     with one_blas_thread():
-        d = k.sum(1)
+        d = k.sum(1) ** alpha
         e = np.sqrt(k @ (1 / d) / d)
         v = e / np.linalg.norm(e)
         s = _scaled(k, 1 / (d * e))
@@ -112,9 +208,23 @@ def leading_vectors(k: NDArray[np.float64], m: int) -> tuple[NDArray[np.float64]
     order = np.argsort(-np.abs(values), kind="stable")[:m]
     values, vectors = values[order], vectors[:, order]
     values = np.where(np.abs(values) < n * np.finfo(float).eps, 0.0, values)
-    phi = vectors / v[:, None]
-    peak = phi[np.argmax(np.abs(phi), axis=0), np.arange(m)]
-    return values, phi * np.where(peak < 0, -1.0, 1.0)
+    return values, _signed(vectors / v[:, None])
+
+
+def smallest_vectors(k: NDArray[np.float64], m: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The `m` smallest eigenvalues of ``D^(-1/2) K D^(-1/2)``, rising, and their eigenvectors (n, m)."""
+    import scipy.linalg
+
+    f = 1 / np.sqrt(k.sum(1))
+    with one_blas_thread():
+        values, vectors = scipy.linalg.eigh(_scaled(k, f), driver="evd")
+    return values[:m], _signed(vectors[:, :m])
+
+
+def _signed(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Columns turned so that the entry of largest magnitude is positive, the first of several."""
+    peak = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(vectors.shape[1])]
+    return vectors * np.where(peak < 0, -1.0, 1.0)
 
 
 def _scaled(k: NDArray[np.float64], f: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -171,8 +281,3 @@ def tree_coordinates(affinity: FloatArray) -> tuple[NDArray[np.float64], NDArray
     k = check_affinity(affinity)
     values, phi = leading_vectors(k, min(TREE_VECTORS, len(k)) - 1)
     return np.abs(values), phi
-
-
-def count_connected(k: NDArray[np.float64]) -> int:
-    """Number of connected parts of an affinity."""
-    return int(_parts(k).max()) + 1

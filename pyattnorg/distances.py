@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pyattnorg import kernels
 from pyattnorg.arrays import Array, FloatArray, given, require_finite
 from pyattnorg.checks import number
+from pyattnorg.folder_weights import checked_weights
 from pyattnorg.trees import PartitionTree
 
 PerAxis: TypeAlias = "float | Sequence[float]"
@@ -55,7 +56,12 @@ def _rows(x: FloatArray) -> FloatArray:
 
 
 def tree_emd(
-    x: Array, trees: PartitionTree | Sequence[PartitionTree], *, alpha: PerAxis = 0.0, beta: PerAxis = 1.0
+    x: Array,
+    trees: PartitionTree | Sequence[PartitionTree],
+    *,
+    alpha: PerAxis = 0.0,
+    beta: PerAxis = 1.0,
+    weights: Sequence[Array | None] | None = None,
 ) -> Any:
     """Earth mover's distance between points, by trees on their axes.
 
@@ -72,6 +78,10 @@ def tree_emd(
         One for each axis after the first.
     alpha, beta : float or one a tree
         Exponents of level and size.
+    weights : sequence of arrays or None, optional
+        Weights of the distinct folders of every tree, of shape (n_folders,) in the order of ``tree.folders()`` and not
+        negative, instead of those by `alpha` and `beta`; such as `pyattnorg.data_weights` gives. Where leaves weigh
+        nothing, points that differ within the smallest folders only are at 0.
 
     Returns
     -------
@@ -88,12 +98,19 @@ def tree_emd(
         raise ValueError(
             f"trees: got {[tree.n_leaves for tree in trees]} leaves, x has axes of {list(sizes)} points after the first"
         )
-    weights = [
-        tree.weights(a, b)
-        for tree, a, b in zip(trees, per_axis(alpha, len(trees), "alpha"), per_axis(beta, len(trees), "beta"))
+    told = [None] * len(trees) if weights is None else list(weights)
+    if len(told) != len(trees):
+        raise ValueError(
+            f"weights: got {len(told)} of them, expected an array or None for each of {len(trees)} tree(s)"
+        )
+    used = [
+        tree.weights(a, b) if w is None else checked_weights(w, tree, f"weights[{i}]")
+        for i, (tree, w, a, b) in enumerate(
+            zip(trees, told, per_axis(alpha, len(trees), "alpha"), per_axis(beta, len(trees), "beta"))
+        )
     ]
     try:
-        return ours.back(tree_distances(ours.values, list(trees), weights))
+        return ours.back(tree_distances(ours.values, list(trees), used))
     except ValueError:
         require_finite(ours.values, "x")
         raise

@@ -16,7 +16,8 @@ from pyattnorg.diffusion import DiffusionMap
 from pyattnorg.haar import haar
 from pyattnorg.network import Masked, NetworkTensor
 from pyattnorg.progress import Progress
-from pyattnorg.questionnaire import Iteration, Questionnaire
+from pyattnorg.questionnaire import Questionnaire
+from pyattnorg.rounds import Iteration
 from pyattnorg.sparsity import head_numbers, l1_entropy
 from pyattnorg.trees import PartitionTree
 
@@ -29,6 +30,7 @@ def organize(
     *,
     masked: Masked = "mean",
     trees: Sequence[PartitionTree | None] | None = None,
+    affinities: Sequence[Array | None] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Organization:
@@ -41,7 +43,9 @@ def organize(
     masked : {"mean", "floor", "raw"}
         What stands in invisible cells of scores; see `NetworkTensor.filled`.
     trees : sequence of PartitionTree or None, optional
-        Trees to start from, for queries, keys and heads.
+        Trees to start from (to keep, where ``tree="given"``), for queries, keys and heads.
+    affinities : sequence of arrays or None, optional
+        Affinities to build the first trees of queries and keys from; see `Questionnaire.fit`.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
     **options
@@ -56,7 +60,7 @@ def organize(
         raise TypeError(f"{unknown[0]}: no option of Questionnaire; kind and visible are said to NetworkTensor")
     tensor = network if isinstance(network, NetworkTensor) else NetworkTensor(network)
     filled = tensor.filled(masked)
-    questionnaire = Questionnaire(**options).fit(filled.values, trees=trees, progress=progress)
+    questionnaire = Questionnaire(**options).fit(filled.values, trees=trees, affinities=affinities, progress=progress)
     return Organization(filled, questionnaire)
 
 
@@ -107,9 +111,9 @@ class Organization:
         """Points of an axis in the order of its tree's leaves."""
         return self.questionnaire.order(axis)
 
-    def embedding(self, axis: int = HEADS, n_components: int = 3, time: float = 1.0) -> DiffusionMap:
-        """Diffusion map of an axis."""
-        return self.questionnaire.embedding(axis, n_components, time)
+    def embedding(self, axis: int = HEADS, n_components: int = 3, time: float = 1.0, **options: Any) -> DiffusionMap:
+        """Diffusion map of an axis; further options are those of `pyattnorg.diffusion_map`."""
+        return self.questionnaire.embedding(axis, n_components, time, **options)
 
     def organized(self) -> FloatArray:
         """The tensor with every axis in the order of its tree."""
@@ -277,7 +281,9 @@ class Organization:
         entropies = self.entropies()
         table = sorted(self.head_table(), key=lambda row: (-row["involvement"], row["position"]))
         folders = self.head_folders()
-        state = "which changed no tree at last" if self.converged_ else "the last of which still changed trees"
+        tol = self.questionnaire.tol
+        settled = f"which moved no tree by more than {tol:g} at last" if tol else "which changed no tree at last"
+        state = settled if self.converged_ else "the last of which still changed trees"
         rounds = "1 iteration" if self.n_iter_ == 1 else f"{self.n_iter_} iterations"
         lines = [
             f"{self.network.kind}: {q} queries x {k} keys x {h} heads, {rounds}, {state}",

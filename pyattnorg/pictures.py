@@ -40,15 +40,16 @@ class TreeLines:
     joints: FloatArray
 
 
-def tree_lines(tree: PartitionTree) -> TreeLines:
-    """Where the folders of a tree stand and the lines that join them."""
+def tree_lines(tree: PartitionTree, order: ArrayLike | None = None) -> TreeLines:
+    """Where the folders of a tree stand and the lines that join them, with its leaves in tree order or another one."""
     folders = tree.folders()
     offset, child = folders.children
-    x = folders.start + (folders.size - 1) / 2
+    # A folder's first position among the leaves; for leaves, which is all that is used, their own.
+    x = (folders.start if order is None else np.argsort(order)[tree.order][folders.start]).astype(float)
     for i in range(len(folders) - 1, -1, -1):  # children come after their parents
         below = child[offset[i] : offset[i + 1]]
         if len(below):
-            x[i] = (x[below[0]] + x[below[-1]]) / 2
+            x[i] = (x[below].min() + x[below].max()) / 2
     y = folders.last_level.astype(float)
     up = folders.parent[1:]
     at, above = np.stack([x[1:], y[1:]], 1), np.stack([x[up], y[up]], 1)

@@ -1,36 +1,34 @@
-"""The questionnaire: affinity, tree, tree distance, affinity, tree ... on every axis of a tensor in turn."""
+"""The questionnaire: an estimator that organises every axis of a tensor by trees that explain one another."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal
 
 import numpy as np
 
-from pyattnorg.affinity import cosine_affinity, dual_affinity, gaussian_affinity
-from pyattnorg.arrays import Array, FloatArray, given, mask_values, to_numpy
-from pyattnorg.builders import binary_tree, flexible_tree
+from pyattnorg.arrays import Array, FloatArray, to_numpy
+from pyattnorg.axis_options import (
+    AxisOptions,
+    Forest,
+    Initial,
+    Schedule,
+    TreeKind,
+    given_affinities,
+    options_by_axis,
+    starting_trees,
+)
+from pyattnorg.builders import Cut
 from pyattnorg.checks import number, one_of, whole
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
-from pyattnorg.distances import PerAxis, per_axis, tree_distances
+from pyattnorg.distances import PerAxis
+from pyattnorg.folder_weights import FolderWeights
 from pyattnorg.haar import haar, ihaar
-from pyattnorg.kernels import haar_into
-from pyattnorg.progress import Progress, Stages
-from pyattnorg.sparsity import l1_entropy
+from pyattnorg.progress import Progress
+from pyattnorg.rounds import Iteration, Rounds
 from pyattnorg.trees import PartitionTree
-from pyattnorg.visibility import fill_invisible, visible_cells
-
-Schedule: TypeAlias = Literal["refined", "paper"]
-TreeKind: TypeAlias = Literal["flexible", "binary"]
-Initial: TypeAlias = Literal["cosine", "gaussian"]
-
-
-class Iteration(TypedDict):
-    """One round of the questionnaire: the trees it ended with, and the normalised l1 entropy in their Haar basis."""
-
-    trees: tuple[PartitionTree, ...]
-    entropy: float
+from pyattnorg.visibility import filled_tensor
 
 
 class Questionnaire:
@@ -40,24 +38,43 @@ class Questionnaire:
     first, then the others in order: the trees of the other axes give a distance (`pyattnorg.tree_emd`), the distance an
     affinity, the affinity a tree.
 
+    Options marked "per axis" are one for all axes, or a tuple of one each.
+
     Parameters
     ----------
     n_iter : int
-        Iterations at most; it stops when an iteration changes no tree.
-    tree : {"flexible", "binary"}
-        Kind of tree; see `pyattnorg.flexible_tree` and `pyattnorg.binary_tree`.
-    initial : {"cosine", "gaussian"}
-        Affinity of the data that the first trees are built from.
-    alpha, beta : float or one an axis
+        Iterations at most; it stops when an iteration changes no tree, or by `tol`.
+    tree : {"flexible", "binary", "given"}, per axis
+        Kind of tree; see `pyattnorg.flexible_tree` and `pyattnorg.binary_tree`. ``"given"`` keeps the tree that `fit`
+        is given for the axis, such as `pyattnorg.layer_tree` or `pyattnorg.quadtree`.
+    initial : {"cosine", "gaussian"}, per axis
+        Affinity of the data that the first trees are built from; `fit` takes arrays instead.
+    alpha, beta : float, per axis
         Folder weights ``(|I| / n) ** beta * 2 ** ((1 - level) * alpha)`` in the tree distance.
+    weights : {"powers", "data"} or callable, per axis
+        ``"powers"``: by `alpha` and `beta`. ``"data"``: by what every folder tells, `pyattnorg.data_weights` (Mishne
+        et al. 2018). A function of a PartitionTree gives any others, of shape (n_folders,).
     schedule : {"refined", "paper"}
         ``"refined"`` always uses the latest trees. ``"paper"`` does what the paper's code does: the last axis is
         organised from the first trees in every iteration (with two axes: both from the previous iteration's), and
         zeros count as missing in the initial cosine affinity.
-    constant : float
+    constant : float, per axis
         Of flexible trees; larger ones make taller trees.
-    balance : float
-        Of binary trees: 1 cuts every folder at its median, more at a random rank in that range (`random_state`).
+    balance : float, per axis
+        Of binary trees: 1 cuts every folder at its median (at random only where it is odd), more at a random rank in
+        that range (`random_state`).
+    cut : {"median", "zero", "random"}, per axis, optional
+        Of binary trees; without it "random" where ``balance > 1`` and else "median".
+    n_trees : int
+        Trees an axis, where some are cut at random: tree distances are averaged over them, which smooths what a single
+        cut decides (spin cycling, Coifman and Donoho 1995); give a `balance` above 1, such as 1.5. Tree i is drawn with
+        seed ``random_state + i``.
+    missing : float, optional
+        Entries equal to this are unknown to the initial cosine affinity; see `pyattnorg.cosine_affinity`. Without it
+        none, but 0 in the schedule "paper".
+    tol : float
+        Stop as well when no axis's trees moved farther than this in an iteration (`pyattnorg.tree_distance`); 0: only
+        when no tree changes at all.
     random_state : int, optional
         Seed of random cuts; needed where they are drawn.
     verbose : bool
@@ -66,16 +83,21 @@ class Questionnaire:
     Attributes
     ----------
     trees_, affinities_, distances_ : tuple
-        One for each axis: PartitionTree, (n, n) array, (n, n) array, those of the last iteration.
+        One for each axis: PartitionTree, (n, n) array, (n, n) array, those of the last iteration. Of several random
+        trees `trees_` holds the set of least entropy.
+    forests_ : tuple of tuples
+        All trees of every axis: `n_trees` each.
     history_ : list of Iteration
-        Trees and normalised l1 entropy after every iteration.
+        After every iteration: ``trees``, normalised l1 ``entropy`` in their Haar basis, and ``moved``, how far the
+        trees of every axis moved in it (None where there were none before).
     n_iter_ : int
         Iterations run.
     converged_ : bool
-        Whether the last iteration changed no tree.
+        Whether the last iteration changed no tree, or none by more than `tol`.
     """
 
     trees_: tuple[PartitionTree, ...]
+    forests_: tuple[Forest, ...]
     affinities_: tuple[FloatArray, ...]
     distances_: tuple[FloatArray, ...]
     history_: list[Iteration]
@@ -86,13 +108,18 @@ class Questionnaire:
         self,
         n_iter: int = 3,
         *,
-        tree: TreeKind = "flexible",
-        initial: Initial = "cosine",
+        tree: TreeKind | Sequence[TreeKind] = "flexible",
+        initial: Initial | Sequence[Initial] = "cosine",
         alpha: PerAxis = 0.0,
         beta: PerAxis = 1.0,
+        weights: FolderWeights | Sequence[FolderWeights] = "powers",
         schedule: Schedule = "refined",
-        constant: float = 1.0,
-        balance: float = 1.0,
+        constant: PerAxis = 1.0,
+        balance: PerAxis = 1.0,
+        cut: Cut | Sequence[Cut] | None = None,
+        n_trees: int = 1,
+        missing: float | None = None,
+        tol: float = 0.0,
         random_state: int | None = None,
         verbose: bool = False,
     ) -> None:
@@ -101,9 +128,14 @@ class Questionnaire:
         self.initial = initial
         self.alpha = alpha
         self.beta = beta
+        self.weights = weights
         self.schedule = schedule
         self.constant = constant
         self.balance = balance
+        self.cut = cut
+        self.n_trees = n_trees
+        self.missing = missing
+        self.tol = tol
         self.random_state = random_state
         self.verbose = verbose
 
@@ -135,6 +167,7 @@ class Questionnaire:
         x: Array,
         visible: Array | None = None,
         trees: Sequence[PartitionTree | None] | None = None,
+        affinities: Sequence[Array | None] | None = None,
         *,
         progress: Progress | None = None,
     ) -> Questionnaire:
@@ -148,98 +181,58 @@ class Questionnaire:
             Cells to be used; the others are filled with the mean of the visible ones along the second axis. Without
             it, -inf and the lowest numbers of model dtypes mark cells that are not.
         trees : sequence of PartitionTree or None, optional
-            Trees to start from instead of those of the initial affinity, one an axis.
+            Trees to start from instead of those of the initial affinity, one an axis; to keep where the axis has
+            ``tree="given"``.
+        affinities : sequence of arrays (n, n) or None, optional
+            Affinities to build the first trees from instead of those of the data, one an axis. That of the last axis
+            is used in the schedule "paper" of two axes alone: it is organised from the trees of the others.
         progress : callable, optional
             Called as ``progress(stage, done, total)`` before every stage and once at the end.
         """
-        self._check_options()
-        values = _filled(x, visible)
-        n_axes = values.ndim
-        alpha, beta = per_axis(self.alpha, n_axes, "alpha"), per_axis(self.beta, n_axes, "beta")
-        first = self._starting_trees(trees, values.shape)
-        todo = [n_axes - 1, *range(n_axes - 1)]
-        paper = self.schedule == "paper"
-        # Axes whose first trees somebody asks for: not the last one's, but in the paper's two-axis order.
-        initial = [axis for axis in todo if first[axis] is None and (axis != todo[0] or (paper and n_axes == 2))]
-        total = len(initial) + self.n_iter * n_axes
-        stage = Stages(progress, self.verbose, total)
-        for axis in initial:
-            stage.begin(f"initial tree of axis {axis}")
-            first[axis] = self._build(self._initial_affinity(np.moveaxis(values, axis, 0)))
-
-        current = list(first)
-        distances: list[FloatArray | None] = [None] * n_axes
-        affinities: list[FloatArray | None] = [None] * n_axes
-        used: list[tuple[PartitionTree, ...] | None] = [None] * n_axes
-        history: list[Iteration] = []
-        coefficients = np.empty(values.shape, values.dtype)
-        converged = False
-        for iteration in range(self.n_iter):
-            previous = list(current)
-            for axis in todo:
-                stage.begin(f"iteration {iteration + 1}, axis {axis}")
-                source = current
-                if paper:
-                    source = previous if n_axes == 2 else first if axis == todo[0] else current
-                others = tuple(t for other, t in enumerate(source) if other != axis and t is not None)
-                if used[axis] == others:
-                    continue  # the same trees give the same distances
-                pick = [other for other in range(n_axes) if other != axis]
-                weights = [tree.weights(alpha[i], beta[i]) for tree, i in zip(others, pick)]
-                e = tree_distances(np.moveaxis(values, axis, 0), list(others), weights)
-                a = dual_affinity(e)
-                distances[axis], affinities[axis], used[axis] = e, a, others
-                current[axis] = self._build(a)
-            found = tuple(t for t in current if t is not None)
-            coefficients = haar_into(coefficients, values, found)
-            history.append({"trees": found, "entropy": l1_entropy(coefficients)})
-            if current == previous:
-                converged = True
-                break
-        stage.end()
-        self.history_, self.n_iter_, self.converged_ = history, len(history), converged
-        self.trees_ = history[-1]["trees"]
-        self.affinities_ = tuple(a for a in affinities if a is not None)
-        self.distances_ = tuple(e for e in distances if e is not None)
+        values = filled_tensor(x, visible)
+        options = self._options(values.ndim)
+        first = starting_trees(trees, values.shape)
+        for axis, o in enumerate(options):
+            if o.tree == "given" and first[axis] is None:
+                raise ValueError(f"trees: axis {axis} keeps a given tree (tree='given'), which is missing; pass it")
+        rounds = Rounds(
+            values,
+            options,
+            paper=self.schedule == "paper",
+            n_trees=self.n_trees,
+            seed=self.random_state,
+            tol=self.tol,
+            missing=0.0 if self.missing is None and self.schedule == "paper" else self.missing,
+        )
+        rounds.run(self.n_iter, first, given_affinities(affinities, values.shape), progress, self.verbose)
+        self.history_, self.n_iter_, self.converged_ = rounds.history, len(rounds.history), rounds.converged
+        self.trees_ = rounds.history[-1]["trees"]
+        self.forests_ = tuple(forest for forest in rounds.forests if forest is not None)
+        self.affinities_ = tuple(a for a in rounds.affinities if a is not None)
+        self.distances_ = tuple(e for e in rounds.distances if e is not None)
         self._values = values
         return self
 
-    def _check_options(self) -> None:
+    def _options(self, n_axes: int) -> tuple[AxisOptions, ...]:
+        """All options checked, those of every axis."""
         whole(self.n_iter, "n_iter", at_least=1)
-        one_of(self.tree, "tree", ("flexible", "binary"))
-        one_of(self.initial, "initial", ("cosine", "gaussian"))
+        whole(self.n_trees, "n_trees", at_least=1)
         one_of(self.schedule, "schedule", ("refined", "paper"))
-        number(self.constant, "constant", above=0)
-        number(self.balance, "balance", at_least=1)
-        if self.tree == "binary" and self.balance > 1 and self.random_state is None:
-            raise ValueError("random_state: needed where balance > 1 draws cuts at random; give an integer")
-
-    def _starting_trees(
-        self, trees: Sequence[PartitionTree | None] | None, shape: tuple[int, ...]
-    ) -> list[PartitionTree | None]:
-        first: list[PartitionTree | None] = [None] * len(shape) if trees is None else list(trees)
-        if len(first) != len(shape):
-            raise ValueError(f"trees: got {len(first)}, expected one (or None) for each of {len(shape)} axes")
-        for axis, tree in enumerate(first):
-            if tree is not None and not isinstance(tree, PartitionTree):
-                raise TypeError(f"trees: got {type(tree).__name__} for axis {axis}, expected a PartitionTree or None")
-            if tree is not None and tree.n_leaves != shape[axis]:
-                raise ValueError(f"trees: that of axis {axis} has {tree.n_leaves} leaves, expected {shape[axis]}")
-        return first
-
-    def _initial_affinity(self, points: FloatArray) -> FloatArray:
-        flat = np.ascontiguousarray(points).reshape(len(points), -1)
-        if self.initial == "gaussian":
-            found: FloatArray = gaussian_affinity(flat)
-        else:
-            found = cosine_affinity(flat, missing=0.0 if self.schedule == "paper" else None)
-        return found
-
-    def _build(self, affinity: FloatArray) -> PartitionTree:
-        if self.tree == "flexible":
-            return flexible_tree(affinity, constant=self.constant)
-        cut: Literal["median", "random"] = "random" if self.balance > 1 else "median"
-        return binary_tree(affinity, balance=self.balance, cut=cut, seed=self.random_state)
+        number(self.tol, "tol", at_least=0)
+        if self.missing is not None:
+            number(self.missing, "missing")
+        options = options_by_axis(self.get_params(), n_axes)
+        drawn = any(o.drawn for o in options)
+        if drawn and self.random_state is None:
+            raise ValueError("random_state: needed where binary trees are cut at random; give an integer")
+        if drawn:
+            whole(self.random_state, "random_state", at_least=0)
+        if self.n_trees > 1 and not drawn:
+            raise ValueError(
+                f"n_trees: got {self.n_trees}, but no tree is drawn at random, so that all would be equal; "
+                "pass tree='binary' with cut='random', or leave it at 1"
+            )
+        return options
 
     # -- what was found -----------------------------------------------------------------------------------------
 
@@ -247,9 +240,18 @@ class Questionnaire:
         """Points of an axis in the order of its tree's leaves."""
         return self._fitted().trees_[self._axis(axis)].order
 
-    def embedding(self, axis: int, n_components: int = 3, time: float = 1.0) -> DiffusionMap:
-        """Diffusion map of an axis, from its last affinity."""
-        return diffusion_map(self._fitted().affinities_[self._axis(axis)], n_components=n_components, time=time)
+    def embedding(
+        self,
+        axis: int,
+        n_components: int = 3,
+        time: float = 1.0,
+        *,
+        alpha: float = 1.0,
+        variant: Literal["diffusion", "paper"] = "diffusion",
+    ) -> DiffusionMap:
+        """Diffusion map of an axis, from its last affinity; options are those of `pyattnorg.diffusion_map`."""
+        affinity = self._fitted().affinities_[self._axis(axis)]
+        return diffusion_map(affinity, n_components=n_components, time=time, alpha=alpha, variant=variant)
 
     def coefficients(self) -> FloatArray:
         """Haar coefficients of the fitted tensor in the basis of all its trees."""
@@ -292,23 +294,3 @@ class Questionnaire:
         if not hasattr(self, "trees_"):
             raise ValueError("this Questionnaire is not fitted yet; call fit first")
         return self
-
-
-def _filled(x: Array, visible: Array | None) -> FloatArray:
-    """Values with a number in every cell, that no one else can change."""
-    raw = to_numpy(x, "x")
-    if raw.ndim < 2 or 0 in raw.shape:
-        raise ValueError(f"x: got shape {raw.shape}, expected two axes or more with at least one point on each")
-    wide: FloatArray = raw.astype(
-        np.float64 if raw.dtype.kind != "f" or raw.dtype.itemsize >= 8 else np.float32, copy=False
-    )
-    if visible is not None and np.shape(visible) == raw.shape[:2]:
-        visible = np.reshape(to_numpy(visible, "visible"), raw.shape[:2] + (1,) * (raw.ndim - 2))
-        visible = np.broadcast_to(visible, raw.shape)
-    seen = visible_cells(wide, visible, mask_values(x))
-    if seen is not None:
-        if not seen.any():
-            raise ValueError("visible: no cell is visible, so there is nothing to organise; check the mask")
-        return given(fill_invisible(wide, seen, "mean"), "x").values
-    values = given(wide, "x").values
-    return values.copy() if values.flags.writeable and np.may_share_memory(values, raw) else values

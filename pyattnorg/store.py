@@ -65,6 +65,8 @@ def save(organization: Organization, path: str | os.PathLike[str], *, overwrite:
         arrays[f"distance_{axis}"] = fitted.distances_[axis]
         for i, iteration in enumerate(fitted.history_):
             arrays[f"tree_{i}_{axis}"] = iteration["trees"][axis].labels
+        for i, tree in enumerate(fitted.forests_[axis] if fitted.n_trees > 1 else ()):
+            arrays[f"forest_{i}_{axis}"] = tree.labels
     about = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -74,8 +76,9 @@ def save(organization: Organization, path: str | os.PathLike[str], *, overwrite:
         "queries": network.queries,
         "keys": network.keys,
         "meta": network.meta,
-        "options": fitted.get_params(),
+        "options": {name: _written(option) for name, option in fitted.get_params().items()},
         "entropies": [iteration["entropy"] for iteration in fitted.history_],
+        "moved": [iteration["moved"] for iteration in fitted.history_],
         "converged": fitted.converged_,
     }
     try:
@@ -84,6 +87,13 @@ def save(organization: Organization, path: str | os.PathLike[str], *, overwrite:
         raise TypeError(f"network.meta: cannot be written as JSON ({error}); keep plain values there") from None
     arrays["about"] = np.frombuffer(text.encode(), np.uint8)
     write_atomically(path, lambda file: np.savez(file, **arrays), overwrite=overwrite)
+
+
+def _written(option: Any) -> Any:
+    """An option as JSON has it. A function, such as one of folder weights, leaves its name: fitting anew refuses it."""
+    if isinstance(option, (list, tuple)):
+        return [_written(one) for one in option]
+    return f"function {getattr(option, '__qualname__', option)}" if callable(option) else option
 
 
 def _plain(value: Any) -> Any:
@@ -135,19 +145,26 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> Organization:
     )
     options: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in about["options"].items()}
     fitted = Questionnaire(**options)
+    unknown = [[None] * 3] * len(about["entropies"])  # of files written before it was kept
     fitted.history_ = [
-        {"trees": tuple(PartitionTree.from_labels(arrays[f"tree_{i}_{axis}"]) for axis in range(3)), "entropy": entropy}
-        for i, entropy in enumerate(about["entropies"])
+        {"trees": _trees(arrays, f"tree_{i}"), "entropy": entropy, "moved": tuple(moved)}
+        for i, (entropy, moved) in enumerate(zip(about["entropies"], about.get("moved", unknown)))
     ]
     for iteration in fitted.history_:
         if tuple(tree.n_leaves for tree in iteration["trees"]) != network.shape:
             raise ValueError("its trees do not fit its values")
     fitted.trees_ = fitted.history_[-1]["trees"]
+    several = [_trees(arrays, f"forest_{i}") for i in range(fitted.n_trees)] if fitted.n_trees > 1 else [fitted.trees_]
+    fitted.forests_ = tuple(zip(*several))
     fitted.affinities_ = tuple(_square(arrays, f"affinity_{axis}", n) for axis, n in enumerate(network.shape))
     fitted.distances_ = tuple(_square(arrays, f"distance_{axis}", n) for axis, n in enumerate(network.shape))
     fitted.n_iter_, fitted.converged_ = len(fitted.history_), bool(about["converged"])
     fitted._values = network.values
     return Organization(network, fitted)
+
+
+def _trees(arrays: dict[str, Any], name: str) -> tuple[PartitionTree, ...]:
+    return tuple(PartitionTree.from_labels(arrays[f"{name}_{axis}"]) for axis in range(3))
 
 
 def _square(arrays: dict[str, Any], name: str, n: int) -> FloatArray:

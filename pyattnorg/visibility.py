@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg.arrays import Array, FloatArray, to_numpy
+from pyattnorg.arrays import Array, FloatArray, given, mask_values, to_numpy
 
 BoolArray: TypeAlias = NDArray[np.bool_]
 
@@ -58,3 +58,23 @@ def visible_cells(x: FloatArray, visible: Array | None, masks: tuple[float, ...]
 def as_deep_as(visible: BoolArray, values: FloatArray) -> BoolArray:
     """Cells of (queries, keys) as cells of (queries, keys, heads), where `values` has heads."""
     return visible[:, :, None] if visible.ndim == 2 and values.ndim == 3 else visible
+
+
+def filled_tensor(x: Array, visible: Array | None) -> FloatArray:
+    """Values of a tensor with a number in every cell, that no one else can change; see `Questionnaire.fit`."""
+    raw = to_numpy(x, "x")
+    if raw.ndim < 2 or 0 in raw.shape:
+        raise ValueError(f"x: got shape {raw.shape}, expected two axes or more with at least one point on each")
+    wide: FloatArray = raw.astype(
+        np.float64 if raw.dtype.kind != "f" or raw.dtype.itemsize >= 8 else np.float32, copy=False
+    )
+    if visible is not None and np.shape(visible) == raw.shape[:2]:
+        visible = np.reshape(to_numpy(visible, "visible"), raw.shape[:2] + (1,) * (raw.ndim - 2))
+        visible = np.broadcast_to(visible, raw.shape)
+    seen = visible_cells(wide, visible, mask_values(x))
+    if seen is not None:
+        if not seen.any():
+            raise ValueError("visible: no cell is visible, so there is nothing to organise; check the mask")
+        return given(fill_invisible(wide, seen, "mean"), "x").values
+    values = given(wide, "x").values
+    return values.copy() if values.flags.writeable and np.may_share_memory(values, raw) else values

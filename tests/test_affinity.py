@@ -174,7 +174,7 @@ def test_points_moved_far_away_keep_their_affinity() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 2, 5, 12])
 @pytest.mark.usefixtures("backend")
-def test_dual_is_the_transcription(dtype: type, n: int) -> None:  # E6
+def test_E6_dual_is_the_transcription(dtype: type, n: int) -> None:
     e = pa.pairwise_l1(_rows(10)[:n].astype(dtype))
     a = pa.dual_affinity(e)
     _check(a)

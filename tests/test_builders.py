@@ -45,7 +45,7 @@ def _check(tree: pa.PartitionTree, n: int) -> None:  # T1, T3
 
 @pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 8, 11, 12, 13, 57])
-def test_any_affinity_gives_a_tree(build: str, n: int) -> None:
+def test_T1_T3_any_affinity_gives_a_tree(build: str, n: int) -> None:
     for dtype in (np.float64, np.float32):
         _check(BUILDERS[build](random_affinity(n, n).astype(dtype)), n)
     assert BUILDERS[build](np.ones((1, 1))) == pa.PartitionTree.dyadic(1)
@@ -86,13 +86,13 @@ def test_constant(constant: float) -> None:
 
 @pytest.mark.parametrize("build", ["flexible", "median", "zero"])
 @pytest.mark.parametrize("seed", range(4))
-def test_permuted_affinity_gives_the_permuted_tree(build: str, seed: int) -> None:  # T2
+def test_T2_permuted_affinity_gives_the_permuted_tree(build: str, seed: int) -> None:
     affinity, p = random_affinity(37, seed), np.random.default_rng(seed).permutation(37)
     straight, permuted = BUILDERS[build](affinity), BUILDERS[build](affinity[np.ix_(p, p)])
     assert np.array_equal(straight.distance_matrix()[np.ix_(p, p)], permuted.distance_matrix())
 
 
-def test_larger_constant_makes_taller_trees_on_average() -> None:  # T4
+def test_T4_larger_constant_makes_taller_trees_on_average() -> None:
     heights = [
         np.mean([pa.flexible_tree(random_affinity(60, seed), constant=c).n_levels for seed in range(8)])
         for c in (0.1, 1.0, 10.0)
@@ -100,7 +100,7 @@ def test_larger_constant_makes_taller_trees_on_average() -> None:  # T4
     assert heights[0] < heights[1] < heights[2]
 
 
-def test_weakly_coupled_blocks_are_found() -> None:  # T5
+def test_T5_weakly_coupled_blocks_are_found() -> None:
     affinity, block = blocks(0.05)
     labels = pa.flexible_tree(affinity).labels
     (level,) = np.flatnonzero(labels.max(1) == 3)
@@ -110,7 +110,7 @@ def test_weakly_coupled_blocks_are_found() -> None:  # T5
 
 
 @pytest.mark.parametrize(("count", "size"), [(4, 10), (11, 5), (20, 15), (30, 10), (60, 4)])
-def test_disconnected_parts_never_mix_at_the_first_level(count: int, size: int) -> None:  # T5
+def test_T5_disconnected_parts_never_mix_at_the_first_level(count: int, size: int) -> None:
     for seed in range(3):
         affinity, block = blocks(0.0, seed, count, size)
         assert _pure(pa.flexible_tree(affinity).labels[-2], block).all()

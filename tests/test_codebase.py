@@ -28,10 +28,10 @@ MODULES = {
 LEVELS = (
     ("_core", "_version"),
     ("arrays", "checks", "doors", "folders", "head_table", "visibility", "progress", "threads"),
-    ("trees", "network", "plans", "reference"),
+    ("trees", "network", "plans", "reference", "known_trees", "tree_comparison"),
     ("kernels",),
-    ("config", "distances", "affinity", "diffusion", "builders", "haar"),
-    ("sparsity", "questionnaire", "paraproduct", "pictures"),
+    ("config", "distances", "affinity", "diffusion", "builders", "haar", "folder_weights", "axis_options"),
+    ("sparsity", "questionnaire", "rounds", "paraproduct", "pictures", "tanglegrams"),
     ("organization", "store", "compare", "heads"),
     ("report", "scale", "cli", "__main__"),
 )
@@ -221,3 +221,26 @@ def test_stub_of_the_compiled_core_is_true(tmp_path: Path) -> None:
         [sys.executable, "-m", "mypy.stubtest", "_core", *options], capture_output=True, text=True, cwd=tmp_path
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+# -- invariants -------------------------------------------------------------------------------------------------------
+
+# Of trees (T), affinities and distances (E), the walk (M), and the whole of it; each is a test that has its name.
+INVARIANTS = (
+    *(f"T{i}" for i in range(1, 6)),
+    *(f"E{i}" for i in range(1, 7)),
+    *(f"M{i}" for i in range(1, 5)),
+    "pipeline_permuted",
+    "pipeline_twin",
+    "pipeline_backends",
+    "pipeline_paper",
+    "recovery",
+)
+
+
+def test_every_invariant_is_a_test_by_its_name() -> None:
+    named = set()
+    for path in Path(__file__).parent.glob("test_*.py"):
+        tests = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+        named |= {i for i in INVARIANTS for test in tests if f"_{i}_" in test}
+    assert sorted(set(INVARIANTS) - named) == []

@@ -13,7 +13,9 @@ from inputs import blocks, random_affinity
 from numpy.typing import NDArray
 
 import pyattnorg as pa
-from pyattnorg.diffusion import DENSE, check_affinity, count_connected, leading_vectors
+from pyattnorg.diffusion import DENSE, check_affinity, leading_vectors
+
+VARIANTS: tuple[Any, ...] = ("diffusion", "paper")
 
 
 def _largest(x: NDArray[Any]) -> float:
@@ -22,6 +24,24 @@ def _largest(x: NDArray[Any]) -> float:
 
 def _map(affinity: NDArray[Any], **options: Any) -> pa.DiffusionMap:
     return pa.diffusion_map(affinity, n_components=len(affinity) - 1, **options)
+
+
+def _squares(x: NDArray[Any]) -> NDArray[Any]:
+    out: NDArray[Any] = ((x[:, None] - x) ** 2).sum(2)
+    return out
+
+
+def _walk(affinity: NDArray[Any], alpha: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The symmetrised walk and the root of its stationary measure, written out (Coifman and Lafon 2006)."""
+    affinity = np.where(affinity > 1e-8, affinity, 0)
+    d = affinity.sum(1) ** alpha
+    k = affinity / np.outer(d, d)
+    e = np.sqrt(k.sum(1))
+    s, v0 = k / np.outer(e, e), e / np.linalg.norm(e)
+    if alpha == 1:  # the transcription's own, of the questionnaire
+        other, w0 = slow.markov(affinity)
+        assert max(_largest(s - other), _largest(v0 - w0)) <= 1e-14
+    return s, v0
 
 
 # -- the walk (M1 to M4) ----------------------------------------------------------------------------------------------
@@ -39,31 +59,45 @@ def test_coordinates_are_those_of_the_transcription(n: int) -> None:
     assert found.n_connected == 1
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("n", [2, 5, 30, 100])
-def test_eigenvectors_of_the_markov_matrix(n: int) -> None:  # M1, M2
+def test_M1_the_walk_is_symmetrised_and_its_largest_eigenvalue_is_1(n: int, alpha: float) -> None:
     affinity = random_affinity(n, n)
-    s, v0 = slow.markov(affinity)
+    s, v0 = _walk(affinity, alpha)
+    assert np.array_equal(s, s.T)
     assert np.abs(np.linalg.eigvalsh(s)).max() == pytest.approx(1, abs=1e-10)
     assert (v0 > 0).all()
-    found = _map(affinity, time=0.0)
-    every = np.column_stack([np.ones(n), found.coordinates])
-    assert _largest(every.T @ (v0[:, None] ** 2 * every) - np.eye(n)) <= 1e-9
-    assert (
-        _largest(s @ (found.coordinates * v0[:, None]) - found.coordinates * v0[:, None] * found.eigenvalues) <= 1e-10
-    )
+    found = _map(affinity, time=0.0, alpha=alpha)
+    vectors = found.coordinates * v0[:, None]
+    assert _largest(s @ vectors - vectors * found.eigenvalues) <= 1e-10
     assert (np.diff(np.abs(found.eigenvalues)) <= 1e-15).all()
+    assert (np.abs(found.eigenvalues) <= 1 + 1e-12).all()
 
 
-@pytest.mark.parametrize("time", [1, 2, 3])
-def test_distances_are_those_of_the_walk_and_fall_with_time(time: int) -> None:  # M3, M4
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("n", [2, 5, 30, 100])
+def test_M2_coordinates_are_orthonormal_in_the_stationary_measure(n: int, alpha: float) -> None:
+    affinity = random_affinity(n, n)
+    v0 = _walk(affinity, alpha)[1]
+    every = np.column_stack([np.ones(n), _map(affinity, time=0.0, alpha=alpha).coordinates])
+    assert _largest(every.T @ (v0[:, None] ** 2 * every) - np.eye(n)) <= 1e-9
+
+
+@pytest.mark.parametrize("time", [0.5, 1, 2, 3])
+def test_M3_distances_fall_with_time(time: float) -> None:
     affinity = random_affinity(15, 3)
-    s, v0 = slow.markov(affinity)
+    now, later = (_squares(_map(affinity, time=t).coordinates) for t in (time, time + 0.5))
+    assert (later <= now + 1e-14).all()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("time", [1, 2, 3])
+def test_M4_distances_are_those_of_the_rows_of_the_walk(time: int, alpha: float) -> None:
+    affinity = random_affinity(15, 3)
+    s, v0 = _walk(affinity, alpha)
     rows = np.linalg.matrix_power(s / v0[:, None] * v0, time)
     expected = ((rows[:, None] - rows) ** 2 / v0**2).sum(2)
-    now, later = (_map(affinity, time=t).coordinates for t in (time, time + 0.5))
-    squares = ((now[:, None] - now) ** 2).sum(2)
-    assert _largest(squares - expected) <= 1e-10
-    assert (((later[:, None] - later) ** 2).sum(2) <= squares + 1e-14).all()
+    assert _largest(_squares(_map(affinity, time=time, alpha=alpha).coordinates) - expected) <= 1e-10
 
 
 def test_the_largest_entry_is_positive_and_signs_do_not_depend_on_the_order() -> None:  # A47
@@ -100,6 +134,104 @@ def test_scaling_the_affinity_changes_nothing() -> None:
         assert _largest(found.coordinates - pa.diffusion_map(affinity).coordinates) <= 1e-8
 
 
+# -- further points (Nystrom) ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("time", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("n", [2, 12, DENSE + 30])
+def test_points_of_the_map_keep_their_coordinates(n: int, time: float, alpha: float) -> None:
+    affinity = random_affinity(n, n)
+    found = pa.diffusion_map(affinity, n_components=min(4, n - 1), time=time, alpha=alpha)
+    again = found.extend(affinity[::-1])
+    assert _largest(again - found.coordinates[::-1]) <= 1e-9 / np.abs(found.eigenvalues).min()
+
+
+def test_extension_is_its_sum() -> None:
+    affinity, new = random_affinity(9, 0), np.random.default_rng(1).random((3, 9))
+    new[1, 4] = 1e-9  # negligible
+    found = _map(affinity, time=2.0, alpha=0.5)
+    values, phi = found.eigenvalues, found.coordinates / np.abs(found.eigenvalues) ** 2
+    got = found.extend(new)
+    for z in range(3):
+        row = np.where(new[z] > 1e-8, new[z], 0) / affinity.sum(1) ** 0.5
+        for i in range(8):
+            expected = sum(row[y] * phi[y, i] for y in range(9)) / row.sum() / values[i] * np.abs(values[i]) ** 2
+            assert got[z, i] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_point_between_two_comes_to_lie_between_them() -> None:
+    x = np.concatenate([np.linspace(0, 1, 30), np.linspace(0.02, 0.98, 7)])[:, None]
+    affinity = np.exp(-(((x - x.T) / 0.1) ** 2))
+    found = pa.diffusion_map(affinity[:30, :30], n_components=1)
+    line, new = found.coordinates[:, 0], found.extend(affinity[30:, :30])[:, 0]
+    assert (np.diff(line) * np.sign(line[-1] - line[0]) > 0).all()
+    left = np.searchsorted(x[:30, 0], x[30:, 0]) - 1
+    slack = 0.02 * np.ptp(line)
+    assert (new >= np.minimum(line[left], line[left + 1]) - slack).all()
+    assert (new <= np.maximum(line[left], line[left + 1]) + slack).all()
+
+
+def test_extension_takes_what_arrays_there_are() -> None:
+    affinity, new = random_affinity(10, 0), np.random.default_rng(1).random((3, 10))
+    found = pa.diffusion_map(affinity)
+    exact = found.extend(new)
+    read_only = new.copy()
+    read_only.flags.writeable = False
+    for other in (np.asfortranarray(new), read_only, np.repeat(new, 2, 0)[::2], new.tolist()):
+        assert np.array_equal(found.extend(other), exact)
+    assert found.extend(new.astype(np.float32)).dtype == np.float32
+    assert found.extend(new[:0]).shape == (0, 3)
+    torch = pytest.importorskip("torch")
+    back = found.extend(torch.tensor(new))
+    assert isinstance(back, torch.Tensor)
+    assert _largest(back.numpy() - exact) <= 1e-15
+    of_torch = pa.diffusion_map(torch.tensor(affinity)).extend(new)
+    assert _largest(of_torch - exact) <= 1e-15
+
+
+def test_extension_of_nothing_known_is_0_and_of_the_unlike_refused() -> None:
+    flat = pa.diffusion_map(np.ones((5, 5)), time=0.0)
+    assert not flat.eigenvalues.any()
+    assert not flat.extend(np.ones((2, 5))).any()
+    found = pa.diffusion_map(random_affinity(6, 0))
+    for bad, message in [
+        (np.zeros((1, 6)), r"^affinity: point 0 is like none"),
+        (np.ones((2, 5)), r"^affinity: got shape \(2, 5\), expected \(m, 6\)"),
+        (np.ones(6), r"^affinity: "),
+        (-np.ones((1, 6)), r"^affinity: got -1.0 as the least"),
+        (np.full((1, 6), np.nan), r"^affinity: 6 value"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            found.extend(bad)
+
+
+# -- what the paper plots ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 9, 40])
+def test_the_papers_variant_is_the_other_end_of_the_spectrum(n: int) -> None:
+    affinity = random_affinity(n, n)
+    k = min(3, n)
+    found = pa.diffusion_map(affinity, n_components=k, variant="paper")
+    s = affinity / np.sqrt(np.outer(affinity.sum(1), affinity.sum(1)))
+    assert _largest(found.eigenvalues - np.linalg.eigvalsh(s)[:k]) <= 1e-13
+    assert _largest(s @ found.coordinates - found.coordinates * found.eigenvalues) <= 1e-13
+    assert _largest(found.coordinates.T @ found.coordinates - np.eye(k)) <= 1e-12
+    assert (found.coordinates[np.abs(found.coordinates).argmax(0), range(k)] > 0).all()
+    assert found.density is None
+    with pytest.raises(ValueError, match=r"^variant: the paper's has no extension"):
+        found.extend(affinity)
+
+
+def test_the_papers_variant_does_not_tell_blocks_apart_and_ours_does() -> None:
+    affinity, block = blocks(0.05, 0, 2, 20)
+    ours, papers = (pa.diffusion_map(affinity, n_components=1, variant=v).coordinates[:, 0] for v in VARIANTS)
+    assert ((ours > 0) == (ours[0] > 0)).tolist() == (block == 0).tolist()
+    between = np.corrcoef(papers, block)[0, 1]
+    assert abs(between) < 0.5
+
+
 # -- connected or not, empty or not ------------------------------------------------------------------------------------
 
 
@@ -110,6 +242,9 @@ def test_parts_are_counted_and_told_apart(count: int, size: int) -> None:  # A48
     assert found.n_connected == count
     assert found.eigenvalues[: count - 1] == pytest.approx(np.ones(count - 1), abs=1e-10)
     assert found.eigenvalues[count - 1] < 0.9
+    assert np.array_equal(found.parts, block)
+    assert found.part_sizes.tolist() == [size] * count
+    assert f"in {count} connected parts of {size}, {size}" in found.summary()
     x = found.coordinates[:, : count - 1]
     for part in range(count):
         assert np.ptp(x[block == part], axis=0).max() <= 1e-8
@@ -145,7 +280,7 @@ def test_negligible_entries_count_as_none() -> None:
     affinity = np.full((4, 4), 1e-9)
     affinity[:2, :2], affinity[2:, 2:] = 1, 1
     assert pa.diffusion_map(affinity).n_connected == 2
-    assert count_connected(check_affinity(affinity)) == 2
+    assert pa.diffusion_map(affinity).n_connected == 2
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -230,6 +365,11 @@ def test_iterative_eigenvalues_are_the_dense_ones(case: str, n: int) -> None:
         (np.eye(5), {"n_components": True}, r"^n_components: got True"),
         (np.eye(5), {"time": -1}, r"^time: got -1"),
         (np.eye(5), {"time": np.inf}, r"^time: got inf"),
+        (np.eye(5), {"alpha": -0.1}, r"^alpha: got -0.1"),
+        (np.eye(5), {"alpha": 1.1}, r"^alpha: got 1.1"),
+        (np.eye(5), {"variant": "Paper"}, r"^variant: got 'Paper'"),
+        (np.eye(5), {"variant": "paper", "time": 2.0}, r"^variant: the paper's has no time"),
+        (np.eye(5), {"variant": "paper", "alpha": 0.0}, r"^variant: the paper's has no time"),
     ],
 )
 def test_refusals(affinity: NDArray[Any], options: dict[str, Any], message: str) -> None:

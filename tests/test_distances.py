@@ -70,7 +70,7 @@ def test_emd_is_the_transcription(shape: tuple[int, ...], alpha: float, beta: fl
 
 @pytest.mark.parametrize("shape", [(4, 6), (3, 4, 5), (3, 3, 2, 4)], ids=str)
 @pytest.mark.usefixtures("backend")
-def test_emd_is_the_loops_over_every_folder_of_every_level(shape: tuple[int, ...]) -> None:  # E5
+def test_E5_emd_is_the_loops_over_every_folder_of_every_level(shape: tuple[int, ...]) -> None:
     x, trees = np.random.default_rng(1).standard_normal(shape), _trees(shape, 3)
     got = pa.tree_emd(x, trees, alpha=0.5, beta=1.0)
     assert relative_error(got, slow.emd_loops(x, _labels(trees), 0.5, 1.0)) <= 1e-12
@@ -91,7 +91,7 @@ def test_exponents_for_each_tree() -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 @pytest.mark.usefixtures("backend")
-def test_equal_masses_give_the_wasserstein_distance_of_the_tree(alpha: float) -> None:  # E3
+def test_E3_equal_masses_give_the_wasserstein_distance_of_the_tree(alpha: float) -> None:
     n, tree = 7, random_tree(7, 4)
     mass = np.random.default_rng(2).random((2, n))
     mass /= mass.sum(1, keepdims=True)
@@ -112,7 +112,7 @@ def test_masses_need_not_be_equal() -> None:  # float32 rows of a softmax do not
 
 
 @pytest.mark.usefixtures("backend")
-def test_axis_of_one_point_changes_nothing() -> None:  # E4
+def test_E4_axis_of_one_point_changes_nothing() -> None:
     x, tree, one = np.random.default_rng(4).standard_normal((6, 9)), random_tree(9, 5), pa.PartitionTree.dyadic(1)
     expected = pa.tree_emd(x, tree)
     assert relative_error(pa.tree_emd(x[:, :, None], [tree, one]), expected) <= 1e-15
@@ -141,7 +141,7 @@ VALUES = st.floats(-100, 100, width=32).map(lambda v: round(v, 3))
 
 
 @given(hnp.arrays(np.float64, (7, 6, 3), elements=VALUES), st.integers(0, 50), st.sampled_from(WEIGHTS))
-def test_emd_is_a_metric(x: NDArray, seed: int, weights: tuple[float, float]) -> None:
+def test_E1_emd_is_a_metric(x: NDArray, seed: int, weights: tuple[float, float]) -> None:
     trees = _trees(x.shape, seed)
     for dtype, slack in ((np.float64, 1e-12), (np.float32, 1e-5)):
         e = pa.tree_emd(x.astype(dtype), trees, alpha=weights[0], beta=weights[1]).astype(float)
@@ -159,7 +159,7 @@ def test_l1_is_a_metric(x: NDArray) -> None:
 
 
 @pytest.mark.usefixtures("backend")
-def test_scaling_and_shifting() -> None:
+def test_E2_scaling_and_shifting() -> None:
     x, trees = np.random.default_rng(7).standard_normal((9, 10, 8)), _trees((9, 10, 8))
     e = pa.tree_emd(x, trees)
     assert np.array_equal(pa.tree_emd(4 * x, trees), 4 * e)  # a power of two: exactly

@@ -185,6 +185,23 @@ def test_text(organized: pa.Organization) -> None:
     assert organized._repr_html_().startswith("<pre>")
 
 
+def test_a_tolerance_is_told_where_it_ended_the_fit() -> None:
+    found = pa.organize(attention_like(12, 10, 6), n_iter=9, tol=0.9)
+    assert found.n_iter_ == 2
+    assert found.history_[-1]["moved"] != (0, 0, 0)
+    assert "which moved no tree by more than 0.9 at last" in found.summary()
+    exact = pa.organize(attention_like(12, 10, 6), n_iter=30)
+    assert exact.converged_
+    assert "which changed no tree at last" in exact.summary()
+
+
+def test_embeddings_take_all_options_of_the_map(organized: pa.Organization) -> None:
+    for options in ({"alpha": 0.0}, {"variant": "paper"}):
+        expected = pa.diffusion_map(organized.affinities_[2], n_components=2, **options)  # type: ignore[arg-type]
+        found = organized.embedding(2, 2, **options)
+        assert np.array_equal(found.coordinates, expected.coordinates)
+
+
 def test_html_escapes_names() -> None:
     x = attention_like(6, 5, 4)
     heads = {"head": np.arange(4), "group": ["<b>", "<b>", "a", "a"]}

@@ -134,7 +134,9 @@ def test_trees_to_start_from() -> None:
 # -- what it finds ----------------------------------------------------------------------------------------------------
 
 
-def test_planted_trees_are_recovered() -> None:  # method, section 5: flexible trees, constant magnitudes
+def test_recovery_of_planted_trees_by_flexible_trees() -> (
+    None
+):  # method, section 5: flexible trees, constant magnitudes
     cophenetic, ratio, shuffled = [], [], []
     for seed in range(10):
         x, labels = planted((64, 64, 32), seed, alpha=0.5, noise=0.05, magnitudes="constant")
@@ -152,7 +154,7 @@ def test_planted_trees_are_recovered() -> None:  # method, section 5: flexible t
 
 
 @pytest.mark.parametrize("schedule", ["refined", "paper"])
-def test_permuted_axes_permute_what_is_found(schedule: Any) -> None:
+def test_pipeline_permuted_axes_permute_what_is_found(schedule: Any) -> None:
     x, _ = planted((32, 32, 16), 1, magnitudes="random")
     p = [np.random.default_rng(axis).permutation(n) for axis, n in enumerate(x.shape)]
     fitted, permuted = (pa.Questionnaire(schedule=schedule).fit(y) for y in (x, x[np.ix_(*p)]))
@@ -163,7 +165,7 @@ def test_permuted_axes_permute_what_is_found(schedule: Any) -> None:
 
 
 @pytest.mark.parametrize("scale", [4.0, 1e-30, 1e30, 1e-120, 1e120])
-def test_scaling_changes_no_tree(scale: float) -> None:
+def test_E2_scaling_changes_no_tree(scale: float) -> None:
     x = attention_like(20, 18, 12, seed=2)
     fitted, scaled = pa.Questionnaire().fit(x), pa.Questionnaire().fit(scale * x)
     assert [step["trees"] for step in scaled.history_] == [step["trees"] for step in fitted.history_]
@@ -178,7 +180,7 @@ def test_scaling_float32_changes_no_tree(power: int) -> None:
     assert [step["trees"] for step in scaled.history_] == [step["trees"] for step in fitted.history_]
 
 
-def test_twin_heads_are_at_0_and_siblings() -> None:
+def test_pipeline_twin_heads_are_at_0_and_siblings() -> None:
     x = attention_like(20, 18, 12)
     x[:, :, 7] = x[:, :, 2]
     for values in (x, x.astype(np.float32)):
@@ -187,7 +189,7 @@ def test_twin_heads_are_at_0_and_siblings() -> None:
         assert fitted.trees_[2].labels[-2, 2] == fitted.trees_[2].labels[-2, 7]
 
 
-def test_paper_schedule_never_changes_the_last_axis() -> None:
+def test_pipeline_paper_schedule_never_changes_the_last_axis() -> None:
     x = attention_like(24, 20, 16)
     fits = [pa.Questionnaire(n, schedule="paper").fit(x) for n in (1, 2, 3)]
     assert len({fit.affinities_[2].tobytes() for fit in fits}) == 1
@@ -360,6 +362,18 @@ def test_options_by_name() -> None:
         ("constant", 0.0),
         ("constant", "big"),
         ("balance", 0.5),
+        ("tree", ("binary", "ternary", "binary")),
+        ("tree", ("binary", "binary")),
+        ("initial", ("cosine", 3, "gaussian")),
+        ("constant", (1.0, 2.0, -1.0)),
+        ("balance", (1.0, 0.9, 1.0)),
+        ("cut", "middle"),
+        ("weights", "size"),
+        ("weights", ("data", "powers")),
+        ("n_trees", 0),
+        ("n_trees", 3),
+        ("missing", np.inf),
+        ("tol", -0.1),
     ],
 )
 def test_options_that_are_none(name: str, value: Any) -> None:
@@ -375,10 +389,23 @@ def test_what_it_refuses_to_fit() -> None:
     for trees in ([None, None], [random_tree(5, 0), None, None]):
         with pytest.raises(ValueError, match=r"^trees: "):
             pa.Questionnaire().fit(x, trees=trees)
+    with pytest.raises(ValueError, match=r"^trees: axis 1 keeps a given tree"):
+        pa.Questionnaire(tree=("flexible", "given", "flexible")).fit(x, trees=[random_tree(6, 0), None, None])
+    for affinities, message in [
+        ([np.eye(6)], r"^affinities: got 1, expected"),
+        ([np.eye(5), None, None], r"^affinities\[0\]: got shape \(5, 5\)"),
+        ([None, np.triu(np.ones((5, 5))), None], r"^affinities\[1\]: not symmetric"),
+        ([None, None, -np.eye(4)], r"^affinities\[2\]: got -1.0"),
+        ([np.full((6, 6), np.nan), None, None], r"^affinities\[0\]: 36 value"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            pa.Questionnaire().fit(x, affinities=affinities)
     with pytest.raises(TypeError, match=r"^trees: "):
         pa.Questionnaire().fit(x, trees=[np.zeros((2, 6), int), None, None])  # type: ignore[list-item]
     with pytest.raises(ValueError, match=r"^random_state: needed"):
         pa.Questionnaire(tree="binary", balance=1.5).fit(x)
+    with pytest.raises(ValueError, match=r"^random_state: got 'one'"):
+        pa.Questionnaire(tree="binary", cut="random", random_state="one").fit(x)  # type: ignore[arg-type]
     unfitted = pa.Questionnaire()
     for call in (lambda: unfitted.order(0), lambda: unfitted.coefficients(), lambda: unfitted.transform(x)):
         with pytest.raises(ValueError, match=r"not fitted yet; call fit"):

@@ -67,6 +67,8 @@ def test_everything_comes_back(organized: pa.Organization, path: Path) -> None:
         {"alpha": np.float32(0.5), "n_iter": np.int64(2)},
         {"tree": "binary", "balance": 2.0, "random_state": np.int64(3)},
         {"beta": [1.0, 1.0, 0.0], "schedule": "paper", "initial": "gaussian"},
+        {"tree": ("binary", "flexible", "binary"), "cut": "random", "n_trees": 3, "random_state": 1},
+        {"weights": ("data", "powers", "data"), "constant": (1.0, 2.0, 1.0), "missing": 0.0, "tol": 0.1},
     ],
     ids=str,
 )
@@ -75,8 +77,40 @@ def test_options_of_any_number_come_back(options: dict[str, Any], tmp_path: Path
     organized.save(tmp_path / "saved")
     loaded = pa.load(tmp_path / "saved")
     assert loaded.trees_ == organized.trees_
+    assert loaded.history_ == organized.history_
+    assert loaded.questionnaire.forests_ == organized.questionnaire.forests_
     again = pa.Questionnaire(**loaded.questionnaire.get_params()).fit(loaded.network.values)
     assert again.trees_ == organized.trees_
+
+
+def test_a_function_of_weights_leaves_its_name(tmp_path: Path) -> None:
+    def flat(tree: pa.PartitionTree) -> Any:
+        return np.ones(tree.n_folders)
+
+    organized = pa.organize(_network(), weights=("powers", flat, "data"))
+    organized.save(tmp_path / "saved")
+    loaded = pa.load(tmp_path / "saved")
+    assert loaded.trees_ == organized.trees_
+    told = loaded.questionnaire.get_params()["weights"]
+    assert told[::2] == ("powers", "data")
+    assert told[1].startswith("function ")
+    assert told[1].endswith("flat")
+    with pytest.raises(ValueError, match=r"^weights: got 'function .*flat'"):
+        loaded.questionnaire.fit(loaded.network.values)
+
+
+def test_files_from_before_trees_were_seen_to_move(path: Path, organized: pa.Organization) -> None:
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    about = json.loads(arrays["about"].tobytes())
+    del about["moved"]
+    for name in ("weights", "cut", "n_trees", "missing", "tol"):
+        del about["options"][name]
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    np.savez(path, **arrays)
+    loaded = pa.load(path)
+    assert loaded.trees_ == organized.trees_
+    assert [step["moved"] for step in loaded.history_] == [(None, None, None)] * len(loaded.history_)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -38,7 +38,7 @@ def nested_labels(draw: st.DrawFn) -> NDArray[np.int64]:
 
 
 @given(nested_labels())
-def test_levels_are_nested_partitions(labels: NDArray[np.int64]) -> None:
+def test_T1_levels_are_nested_partitions(labels: NDArray[np.int64]) -> None:
     tree = pa.PartitionTree.from_labels(labels)
     n = labels.shape[1]
     assert tree.labels.dtype == np.int32
@@ -85,7 +85,7 @@ def test_folders_are_those_of_the_definition(labels: NDArray[np.int64]) -> None:
 
 
 @given(nested_labels())
-def test_distance_is_the_size_of_the_smallest_common_folder(labels: NDArray[np.int64]) -> None:
+def test_T3_distance_is_the_size_of_the_smallest_common_folder_and_an_ultrametric(labels: NDArray[np.int64]) -> None:
     tree = pa.PartitionTree.from_labels(labels)
     d = tree.distance_matrix()
     assert np.array_equal(d, slow.tree_distance(tree.labels))
@@ -94,7 +94,7 @@ def test_distance_is_the_size_of_the_smallest_common_folder(labels: NDArray[np.i
 
 
 @given(nested_labels(), st.randoms(use_true_random=False))
-def test_permuted_leaves_make_the_permuted_tree(labels: NDArray[np.int64], random: Any) -> None:
+def test_T2_permuted_leaves_make_the_permuted_tree(labels: NDArray[np.int64], random: Any) -> None:
     p = random.sample(range(labels.shape[1]), labels.shape[1])
     tree, permuted = pa.PartitionTree.from_labels(labels), pa.PartitionTree.from_labels(labels[:, p])
     assert np.array_equal(tree.distance_matrix()[np.ix_(p, p)], permuted.distance_matrix())

@@ -193,7 +193,9 @@ def particulars(view: View, seconds: Mapping[str, float]) -> str:
         f"{what}: {o.trees_[axis].n_levels} levels, {o.trees_[axis].n_folders} folders"
         for what, axis in (("queries", QUERIES), ("keys", KEYS), ("heads", HEADS))
     )
-    settled = "the last one changed no tree" if o.converged_ else "trees still changed in the last one"
+    tol = o.questionnaire.tol
+    still = f"the last one moved no tree by more than {tol:g}" if tol else "the last one changed no tree"
+    settled = still if o.converged_ else "trees still changed in the last one"
     items = [
         ("iterations", f"{o.n_iter_}; {settled}; l1 entropy after each: {history}"),
         ("trees", trees),

@@ -1,0 +1,121 @@
+"""What a questionnaire is told, checked, axis by axis: its options, and the trees and affinities to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from pyattnorg.affinity import square_matrix
+from pyattnorg.arrays import Array, FloatArray, given
+from pyattnorg.builders import Cut, binary_tree, flexible_tree
+from pyattnorg.checks import number, one_of
+from pyattnorg.folder_weights import FolderWeights
+from pyattnorg.trees import PartitionTree
+
+Schedule: TypeAlias = Literal["refined", "paper"]
+TreeKind: TypeAlias = Literal["flexible", "binary", "given"]
+Initial: TypeAlias = Literal["cosine", "gaussian"]
+Forest: TypeAlias = tuple[PartitionTree, ...]  # the trees of one axis: one, or several drawn at random
+T = TypeVar("T")
+
+TREES = ("flexible", "binary", "given")
+
+
+class AxisOptions(NamedTuple):
+    """What a questionnaire does with one axis; the options of `pyattnorg.Questionnaire`."""
+
+    tree: TreeKind
+    initial: Initial
+    alpha: float
+    beta: float
+    weights: FolderWeights
+    constant: float
+    balance: float
+    cut: Cut
+
+    @property
+    def drawn(self) -> bool:
+        """Whether trees of this axis are drawn at random."""
+        return self.tree == "binary" and self.cut == "random"
+
+
+def options_by_axis(params: dict[str, Any], n_axes: int) -> tuple[AxisOptions, ...]:
+    """The options of every axis, from those of a questionnaire; ValueError for one that is none."""
+
+    def each(name: str, check: Callable[[Any], T]) -> tuple[T, ...]:
+        value = params[name]
+        if not isinstance(value, (list, tuple, np.ndarray)):
+            return (check(value),) * n_axes
+        if len(value) != n_axes:
+            raise ValueError(f"{name}: got {len(value)} of them, expected one, or one for each of {n_axes} axes")
+        return tuple(check(v) for v in value)
+
+    def word(name: str, *known: str) -> tuple[Any, ...]:
+        def check(value: Any) -> Any:
+            one_of(value, name, known)
+            return value
+
+        return each(name, check)
+
+    def weights(value: Any) -> FolderWeights:
+        if not callable(value):
+            one_of(value, "weights", ("powers", "data", "a function of a tree"))
+        found: FolderWeights = value
+        return found
+
+    cuts = (None,) * n_axes if params["cut"] is None else word("cut", "median", "zero", "random")
+    balances = each("balance", lambda v: number(v, "balance", at_least=1))
+    options = zip(
+        word("tree", *TREES),
+        word("initial", "cosine", "gaussian"),
+        each("alpha", lambda v: number(v, "alpha")),
+        each("beta", lambda v: number(v, "beta")),
+        each("weights", weights),
+        each("constant", lambda v: number(v, "constant", above=0)),
+        balances,
+        (cut or ("random" if balance > 1 else "median") for cut, balance in zip(cuts, balances)),
+    )
+    return tuple(AxisOptions(*axis) for axis in options)
+
+
+def grow(affinity: FloatArray, options: AxisOptions, n_trees: int, seed: int | None) -> Forest:
+    """Trees of an axis from its affinity: `n_trees` of them, all the same where nothing is drawn."""
+    if options.tree == "flexible":
+        return (flexible_tree(affinity, constant=options.constant),) * n_trees
+    if not options.drawn:
+        return (binary_tree(affinity, cut=options.cut),) * n_trees
+    assert seed is not None
+    return tuple(binary_tree(affinity, balance=options.balance, cut="random", seed=seed + i) for i in range(n_trees))
+
+
+def starting_trees(trees: Sequence[PartitionTree | None] | None, shape: tuple[int, ...]) -> list[PartitionTree | None]:
+    """Trees that a fit is given, one or None for every axis; an error for those that do not fit."""
+    first: list[PartitionTree | None] = [None] * len(shape) if trees is None else list(trees)
+    if len(first) != len(shape):
+        raise ValueError(f"trees: got {len(first)}, expected one (or None) for each of {len(shape)} axes")
+    for axis, tree in enumerate(first):
+        if tree is not None and not isinstance(tree, PartitionTree):
+            raise TypeError(f"trees: got {type(tree).__name__} for axis {axis}, expected a PartitionTree or None")
+        if tree is not None and tree.n_leaves != shape[axis]:
+            raise ValueError(f"trees: that of axis {axis} has {tree.n_leaves} leaves, expected {shape[axis]}")
+    return first
+
+
+def given_affinities(affinities: Sequence[Array | None] | None, shape: tuple[int, ...]) -> list[FloatArray | None]:
+    """Affinities that a fit is given, one or None for every axis; an error for those that do not fit."""
+    told: list[Array | None] = [None] * len(shape) if affinities is None else list(affinities)
+    if len(told) != len(shape):
+        raise ValueError(f"affinities: got {len(told)}, expected one (or None) for each of {len(shape)} axes")
+    found: list[FloatArray | None] = []
+    for axis, affinity in enumerate(told):
+        if affinity is None:
+            found.append(None)
+            continue
+        values = given(affinity, f"affinities[{axis}]").values
+        if values.shape != (shape[axis],) * 2:
+            raise ValueError(f"affinities[{axis}]: got shape {values.shape}, expected {(shape[axis],) * 2}")
+        square_matrix(values, f"affinities[{axis}]")
+        found.append(values)
+    return found
