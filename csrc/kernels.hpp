@@ -80,7 +80,8 @@ void folder_averages(const T* x, std::int64_t outer, std::int64_t n, std::int64_
                      const std::int32_t* size, const std::int32_t* leaf, std::int64_t n_folders, T* out, int threads,
                      const Poll&);
 
-// Tree-Haar transform, method 2.10, along every axis that has a tree.  x, out of `shape`, not empty, may be the same array.
+// Tree-Haar transform, method 2.10, along every axis that has a tree.  x, out of `shape`, not empty, may be the same
+// array.
 template <class T>
 void haar(const T* x, const std::vector<std::int64_t>& shape, const std::vector<HaarTree>& trees, bool inverse, T* out,
           int threads, const Poll&);
@@ -94,14 +95,20 @@ std::vector<std::vector<std::int32_t>> flexible_tree(const double* phi, const do
 template <class T>
 void norms(const T* x, std::int64_t n, double* magnitudes, double* squares, int threads);
 
-// Grows an orthonormal basis of a block Krylov space of the symmetric matrix s [n, n] from `have` to `want` vectors.
+// Grows an orthonormal basis of a block Krylov space of the symmetric matrix s = diag(f) k diag(f) (k [n, n] of either
+// type, f [n], computed in double) from `have` to `want` vectors.
 // basis [>= want + block, n]: the first `known` are eigenvectors that the others are kept clear of; have = known starts
 // anew from the next `block` vectors, which need not be orthonormal. At the end the block after `want` is what the last
 // block's images have outside the basis, to go on from. projected [>= want, limit]: basis s basis', as far as known.
 // residual [block, block]: inner products of that last block. want - known is a multiple of block.
 inline constexpr std::int64_t krylov_vectors = 4;
-void krylov(const double* s, std::int64_t n, double* basis, std::int64_t known, std::int64_t have, std::int64_t want,
-            double* projected, std::int64_t limit, double* residual, int threads, const Poll&);
+template <class T>
+void krylov(const T* k, const double* f, std::int64_t n, double* basis, std::int64_t known, std::int64_t have,
+            std::int64_t want, double* projected, std::int64_t limit, double* residual, int threads, const Poll&);
+
+// out[r, i] = sum over j of k[i, j] vectors[r, j], in double; r < krylov_vectors.
+template <class T>
+void products(const T* k, std::int64_t n, const double* vectors, double* out, int threads, const Poll&);
 
 // Of a matrix x [n, n], n > 0: the largest |x_ij - x_ji|, the least and the largest entry.
 struct Symmetry {

@@ -83,8 +83,10 @@ def median(values: NDArray[np.float64]) -> float: ...
 def flexible_tree(
     phi: NDArray[np.float64], rate: NDArray[np.float64], constant: float, threads: int
 ) -> NDArray[np.int32]: ...
+@overload
 def krylov(
-    s: NDArray[np.float64],
+    k: NDArray[np.float32],
+    f: NDArray[np.float64],
     basis: NDArray[np.float64],
     known: int,
     have: int,
@@ -93,6 +95,22 @@ def krylov(
     residual: NDArray[np.float64],
     threads: int,
 ) -> None: ...
+@overload
+def krylov(
+    k: NDArray[np.float64],
+    f: NDArray[np.float64],
+    basis: NDArray[np.float64],
+    known: int,
+    have: int,
+    want: int,
+    projected: NDArray[np.float64],
+    residual: NDArray[np.float64],
+    threads: int,
+) -> None: ...
+@overload
+def products(k: NDArray[np.float32], vectors: NDArray[np.float64], out: NDArray[np.float64], threads: int) -> None: ...
+@overload
+def products(k: NDArray[np.float64], vectors: NDArray[np.float64], out: NDArray[np.float64], threads: int) -> None: ...
 def instruction_set() -> str: ...
 def instruction_sets() -> list[str]: ...
 def use_instruction_set(name: str) -> None: ...

@@ -161,15 +161,15 @@ def dual_affinity(distances: Array, *, scale: float = 1.0) -> Any:
     return ours.back(out)
 
 
-def square_matrix(x: FloatArray, name: str) -> float:
-    """How far `x` is from its transpose; raises unless square, symmetric to rounding and without entries below 0."""
+def square_matrix(x: FloatArray, name: str) -> tuple[float, float]:
+    """How far `x` is from its transpose, and its least entry; raises unless square, symmetric to rounding and >= 0."""
     if x.ndim != 2 or x.shape[0] != x.shape[1]:
         raise ValueError(f"{name}: got shape {x.shape}, expected a square matrix (n, n)")
     if x.size == 0:
-        return 0.0
+        return 0.0, 0.0
     apart, least, largest = kernels.symmetry(x)
     if least < 0:
         raise ValueError(f"{name}: got {least} as the least entry, expected none below 0")
     if apart > SYMMETRIC * largest:
         raise ValueError(f"{name}: not symmetric, expected a matrix equal to its transpose")
-    return apart
+    return apart, least

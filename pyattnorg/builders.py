@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg import kernels
-from pyattnorg.arrays import Array, given
+from pyattnorg.arrays import Array, FloatArray, given
 from pyattnorg.checks import number, one_of
 from pyattnorg.diffusion import check_affinity, leading_vectors, tree_coordinates
 from pyattnorg.trees import PartitionTree
@@ -67,7 +67,7 @@ def binary_tree(
     return PartitionTree.from_labels(np.stack(levels))
 
 
-def _second_part(k: NDArray[np.float64], cut: Cut, balance: float, rng: np.random.Generator) -> NDArray[np.intp]:
+def _second_part(k: FloatArray, cut: Cut, balance: float, rng: np.random.Generator) -> NDArray[np.intp]:
     """Positions of the part that leaves a folder, neither none nor all."""
     n = len(k)
     if n == 2:

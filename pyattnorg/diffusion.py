@@ -167,19 +167,19 @@ def diffusion_map(
     else:
         eigenvalues, phi = leading_vectors(k, n_components, alpha)
         coordinates = np.abs(eigenvalues) ** time * phi
-        density = k.sum(1) ** alpha
+        density = row_sums(k) ** alpha
     return DiffusionMap(ours.back(coordinates.astype(ours.values.dtype)), eigenvalues, _parts(k), density)
 
 
-def check_affinity(affinity: FloatArray, name: str = "affinity") -> NDArray[np.float64]:
-    """The affinity in float64, checked; negligible entries are 0 and empty rows are joined to themselves."""
-    apart = square_matrix(affinity, name)
+def check_affinity(affinity: FloatArray, name: str = "affinity") -> FloatArray:
+    """The affinity, checked; negligible entries are 0 and empty rows are joined to themselves. Not to be changed."""
+    apart, least = square_matrix(affinity, name)
     if len(affinity) == 0:
         raise ValueError(f"{name}: got an empty matrix, expected at least one point")
-    k = np.array(affinity, np.float64)
-    if apart:
-        k = (k + k.T) / 2
-    k *= k > NEGLIGIBLE
+    k = (affinity + affinity.T) / 2 if apart else affinity
+    if least > NEGLIGIBLE:
+        return k
+    k = k * (k > NEGLIGIBLE)
     empty = ~k.any(1)
     if empty.any():
         k[empty, empty] = 1
@@ -187,9 +187,13 @@ def check_affinity(affinity: FloatArray, name: str = "affinity") -> NDArray[np.f
     return k
 
 
-def leading_vectors(
-    k: NDArray[np.float64], m: int, alpha: float = 1.0
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def row_sums(k: FloatArray) -> NDArray[np.float64]:
+    """Sums of the rows of an affinity in float64."""
+    sums: NDArray[np.float64] = kernels.products(k, np.ones((1, len(k))))[0]
+    return sums
+
+
+def leading_vectors(k: FloatArray, m: int, alpha: float = 1.0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Leading `m` eigenvalues and eigenvectors of the random walk on a checked affinity, the constant left out.
 
     ``P = K / (d d')`` with ``d = (K 1) ** alpha``, ``S = P / (e e')`` with ``e = sqrt(P 1)``; S e = e is known, so the
@@ -200,22 +204,21 @@ def leading_vectors(
     if m == 0:
         return np.zeros(0), np.zeros((n, 0))
     with one_blas_thread():
-        d = k.sum(1) ** alpha
-        e = np.sqrt(k @ (1 / d) / d)
+        d = row_sums(k) ** alpha
+        e = np.sqrt(kernels.products(k, 1 / d[None])[0] / d)
         v = e / np.linalg.norm(e)
-        s = _scaled(k, 1 / (d * e))
-        values, vectors = _largest(s, v, m)
+        values, vectors = _largest(k, 1 / (d * e), v, m)
     order = np.argsort(-np.abs(values), kind="stable")[:m]
     values, vectors = values[order], vectors[:, order]
     values = np.where(np.abs(values) < n * np.finfo(float).eps, 0.0, values)
     return values, _signed(vectors / v[:, None])
 
 
-def smallest_vectors(k: NDArray[np.float64], m: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def smallest_vectors(k: FloatArray, m: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The `m` smallest eigenvalues of ``D^(-1/2) K D^(-1/2)``, rising, and their eigenvectors (n, m)."""
     import scipy.linalg
 
-    f = 1 / np.sqrt(k.sum(1))
+    f = 1 / np.sqrt(row_sums(k))
     with one_blas_thread():
         values, vectors = scipy.linalg.eigh(_scaled(k, f), driver="evd")
     return values[:m], _signed(vectors[:, :m])
@@ -227,9 +230,9 @@ def _signed(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     return vectors * np.where(peak < 0, -1.0, 1.0)
 
 
-def _scaled(k: NDArray[np.float64], f: NDArray[np.float64]) -> NDArray[np.float64]:
+def _scaled(k: FloatArray, f: NDArray[np.float64]) -> NDArray[np.float64]:
     """``f_i k_ij f_j``, symmetric to the last bit, without a second matrix of factors."""
-    out = np.empty_like(k)
+    out = np.empty(k.shape)
     for begin in range(0, len(k), 64):
         rows = slice(begin, begin + 64)
         np.multiply(f[rows, None], f[None], out=out[rows])
@@ -237,24 +240,26 @@ def _scaled(k: NDArray[np.float64], f: NDArray[np.float64]) -> NDArray[np.float6
     return out
 
 
-def _largest(s: NDArray[np.float64], v: NDArray[np.float64], m: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eigenpairs of largest magnitude of a symmetric matrix, at least `m` of them, its eigenvector `v` left out."""
+def _largest(
+    k: FloatArray, f: NDArray[np.float64], v: NDArray[np.float64], m: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenpairs of largest magnitude of ``S = f k f'``, at least `m` of them, its eigenvector `v` left out."""
     import scipy.linalg
 
-    if len(s) > DENSE:
+    if len(k) > DENSE:
         # Connected parts have an eigenvalue 1 each; their vectors are known and may be too many for a Krylov space.
-        parts = _parts(s)
+        parts = _parts(k)
         known = np.where(parts == np.arange(parts.max() + 1)[:, None], v, 0.0)
         known /= np.linalg.norm(known, axis=1)[:, None]
         if len(known) > m:
             return np.ones(m), _clear_of(v, known)[:, :m]
-        found = kernels.largest_eigenpairs(s, known, m - len(known) + 1, TOLERANCE) if m >= len(known) else None
+        found = kernels.largest_eigenpairs(k, f, known, m - len(known) + 1, TOLERANCE) if m >= len(known) else None
         if found is not None:
             values, vectors = found
             ones = _clear_of(v, known)
             return np.concatenate([np.ones(ones.shape[1]), values]), np.concatenate([ones, vectors.T], axis=1)
-        logger.info("the Krylov space did not converge at n = %d; decomposing fully", len(s))
-    values, vectors = scipy.linalg.eigh(s - np.outer(v, v), driver="evd")
+        logger.info("the Krylov space did not converge at n = %d; decomposing fully", len(k))
+    values, vectors = scipy.linalg.eigh(_scaled(k, f) - np.outer(v, v), driver="evd")
     return values, vectors
 
 
@@ -266,13 +271,21 @@ def _clear_of(v: NDArray[np.float64], known: NDArray[np.float64]) -> NDArray[np.
     return found
 
 
-def _parts(s: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Which connected part every point belongs to."""
-    from scipy.sparse.csgraph import connected_components
-
-    if (s > 0).all():
-        return np.zeros(len(s), np.int32)
-    labels: NDArray[np.int32] = connected_components(s > 0, directed=False)[1]
+def _parts(k: FloatArray) -> NDArray[np.int32]:
+    """Which connected part every point belongs to, numbered by first point."""
+    labels = np.full(len(k), -1, np.int32)
+    for part in range(len(k)):
+        if (labels >= 0).all():
+            break
+        new = np.flatnonzero(labels < 0)[:1]
+        while len(new):  # most often a few rows reach everybody
+            labels[new] = part
+            near = np.zeros(len(k), bool)
+            for begin in range(0, len(new), 16):
+                near |= (k[new[begin : begin + 16]] > 0).any(0)
+                if (near | (labels >= 0)).all():
+                    break
+            new = np.flatnonzero(near & (labels < 0))
     return labels
 
 

@@ -156,14 +156,26 @@ def flexible_tree(phi: NDArray[np.float64], rate: NDArray[np.float64], constant:
     )
 
 
+def products(k: FloatArray, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Products in float64 of a symmetric matrix (n, n) of either dtype and a few vectors (m, n), one a row."""
+    if backend() == "reference":
+        return reference.products(k, vectors)
+    block, out = np.zeros((KRYLOV_VECTORS, len(k))), np.empty((KRYLOV_VECTORS, len(k)))
+    block[: len(vectors)] = vectors
+    _core.products(np.ascontiguousarray(k), block, out, get_num_threads())
+    return out[: len(vectors)]
+
+
 def largest_eigenpairs(
-    s: NDArray[np.float64], known: NDArray[np.float64], m: int, tolerance: float
+    k: FloatArray, f: NDArray[np.float64], known: NDArray[np.float64], m: int, tolerance: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Eigenpairs of largest magnitude of a symmetric matrix, apart from known ones, by a block Krylov space.
+    """Eigenpairs of largest magnitude of ``S = f k f'``, symmetric, apart from known ones, by a block Krylov space.
 
     Parameters
     ----------
-    s : ndarray, float64, shape (n, n)
+    k : ndarray, shape (n, n)
+        float32 or float64; computing is in float64.
+    f : ndarray, float64, shape (n,)
     known : ndarray, float64, shape (k, n)
         Orthonormal eigenvectors to be kept clear of.
     m : int
@@ -175,27 +187,28 @@ def largest_eigenpairs(
     (m,) values by falling magnitude and (m, n) orthonormal vectors, or None where the space would have to become so
     large that a full decomposition is the better way.
     """
-    n, k, block = len(s), len(known), KRYLOV_VECTORS
-    limit = k + min((n - k) // (2 * block), KRYLOV_LIMIT // block) * block
+    n, first, block = len(k), len(known), KRYLOV_VECTORS
+    k = np.ascontiguousarray(k)
+    limit = first + min((n - first) // (2 * block), KRYLOV_LIMIT // block) * block
     basis = np.empty((limit + block, n))
-    basis[:k] = known
+    basis[:first] = known
     # Any fixed start will do; cosines of unrelated frequencies are clear of every eigenvector in practice.
-    basis[k : k + block] = np.cos(np.outer(np.sqrt([2, 3, 5, 7])[:block], np.arange(1, n + 1)) + 0.5)
+    basis[first : first + block] = np.cos(np.outer(np.sqrt([2, 3, 5, 7])[:block], np.arange(1, n + 1)) + 0.5)
     projected, rest = np.zeros((limit, limit)), np.empty((block, block))
-    have, want = k, k + (4 * m + block - 1) // block * block
+    have, want = first, first + (4 * m + block - 1) // block * block
     while want <= limit:
         if backend() == "reference":
-            reference.krylov(s, basis, k, have, want, projected, rest)
+            reference.krylov(k, f, basis, first, have, want, projected, rest)
         else:
-            _core.krylov(s, basis, k, have, want, projected, rest, get_num_threads())
-        h = projected[k:want, k:want]
+            _core.krylov(k, f, basis, first, have, want, projected, rest, get_num_threads())
+        h = projected[first:want, first:want]
         values, vectors = np.linalg.eigh((h + h.T) / 2)
         best = np.argsort(-np.abs(values), kind="stable")[:m]
         last = vectors[-block:, best]
         residuals = np.sqrt(np.maximum(np.einsum("ij,ik,kj->j", last, rest, last), 0))
         if (residuals <= tolerance * max(np.abs(values[best[0]]), np.finfo(float).tiny)).all():
-            return values[best], vectors[:, best].T @ basis[k:want]
-        have, want = want, want + max(2, (want - k) // (5 * block)) * block
+            return values[best], vectors[:, best].T @ basis[first:want]
+        have, want = want, want + max(2, (want - first) // (5 * block)) * block
     return None
 
 

@@ -81,10 +81,17 @@ def haar(x: FloatArray, tree: PartitionTree, axis: int, inverse: bool) -> FloatA
 
 
 def krylov(
-    s: FloatArray, basis: FloatArray, known: int, have: int, want: int, projected: FloatArray, residual: FloatArray
+    k: FloatArray,
+    f: NDArray[np.float64],
+    basis: FloatArray,
+    known: int,
+    have: int,
+    want: int,
+    projected: FloatArray,
+    residual: FloatArray,
 ) -> None:
     """Grows an orthonormal basis of a block Krylov space in place (csrc/kernels.hpp), by QR factorisations."""
-    block = len(residual)
+    block, s = len(residual), f[:, None] * k * f
     first = have == known
     while have < want:
         new = basis[have : have + block].T
@@ -100,6 +107,11 @@ def krylov(
             images = images - basis[:have].T @ (basis[:have] @ images)
         basis[have : have + block] = images.T
     residual[:] = images.T @ images
+
+
+def products(k: FloatArray, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Products of a symmetric matrix and vectors, one a row."""
+    return vectors @ k.astype(np.float64)
 
 
 def norms(x: FloatArray) -> tuple[float, float]:
@@ -178,6 +190,7 @@ __all__ = [
     "median",
     "norms",
     "pairwise",
+    "products",
     "symmetry",
     "tree_emd",
 ]

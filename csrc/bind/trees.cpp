@@ -37,21 +37,36 @@ Dense<std::int32_t> flexible_tree(const Dense<double>& phi, const Dense<double>&
     return out;
 }
 
-void krylov(const Dense<double>& s, Dense<double> basis, std::int64_t known, std::int64_t have, std::int64_t want,
-            Dense<double> projected, Dense<double> residual, int threads) {
-    require(s.ndim() == 2 && basis.ndim() == 2 && projected.ndim() == 2, "matrices expected");
-    const std::int64_t n = s.shape(0), limit = projected.shape(1);
-    require(s.shape(1) == n && basis.shape(1) == n && basis.shape(0) >= want + cpu::krylov_vectors && want <= n,
+template <class T>
+void krylov(const Dense<T>& k, const Dense<double>& f, Dense<double> basis, std::int64_t known, std::int64_t have,
+            std::int64_t want, Dense<double> projected, Dense<double> residual, int threads) {
+    require(k.ndim() == 2 && basis.ndim() == 2 && projected.ndim() == 2, "matrices expected");
+    const std::int64_t n = k.shape(0), limit = projected.shape(1);
+    require(k.shape(1) == n && f.size() == n && basis.shape(1) == n && basis.shape(0) >= want + cpu::krylov_vectors &&
+                want <= n,
             "shapes do not fit");
     require(projected.shape(0) >= want && limit >= want, "projected is too small");
     require(residual.size() == cpu::krylov_vectors * cpu::krylov_vectors, "residual has the wrong size");
     require(known >= 0 && have >= known && want > have, "known <= have < want must hold");
     require((want - known) % cpu::krylov_vectors == 0 && (have - known) % cpu::krylov_vectors == 0,
             "blocks must be whole");
-    const double* matrix = s.data();
+    const T* matrix = k.data();
+    const double* scales = f.data();
     double *vectors = basis.mutable_data(), *h = projected.mutable_data(), *rest = residual.mutable_data();
     const Unlocked unlocked;
-    cpu::krylov(matrix, n, vectors, known, have, want, h, limit, rest, threads, unlocked.signals());
+    cpu::krylov(matrix, scales, n, vectors, known, have, want, h, limit, rest, threads, unlocked.signals());
+}
+
+template <class T>
+void products(const Dense<T>& k, const Dense<double>& vectors, Dense<double> out, int threads) {
+    require(k.ndim() == 2 && k.shape(0) == k.shape(1), "k must be square");
+    const std::int64_t n = k.shape(0);
+    require(vectors.size() == cpu::krylov_vectors * n && out.size() == vectors.size(), "vectors and out do not fit");
+    const T* matrix = k.data();
+    const double* from = vectors.data();
+    double* to = out.mutable_data();
+    const Unlocked unlocked;
+    cpu::products(matrix, n, from, to, threads, unlocked.signals());
 }
 
 template <class T>
@@ -81,6 +96,9 @@ void define(py::module_& m) {
     using namespace py::literals;
     m.def("folder_averages", &folder_averages<T>, "x"_a.noconvert(), "parent"_a, "size"_a, "leaf"_a,
           "out"_a.noconvert(), "threads"_a);
+    m.def("krylov", &krylov<T>, "k"_a.noconvert(), "f"_a.noconvert(), "basis"_a.noconvert(), "known"_a, "have"_a,
+          "want"_a, "projected"_a.noconvert(), "residual"_a.noconvert(), "threads"_a);
+    m.def("products", &products<T>, "k"_a.noconvert(), "vectors"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("symmetry", &symmetry<T>, "x"_a.noconvert(), "threads"_a);
     m.def("median", &median<T>, "values"_a.noconvert());
 }
@@ -91,8 +109,6 @@ void register_trees(py::module_& m) {
     using namespace py::literals;
     define<float>(m);
     define<double>(m);
-    m.def("krylov", &krylov, "s"_a.noconvert(), "basis"_a.noconvert(), "known"_a, "have"_a, "want"_a,
-          "projected"_a.noconvert(), "residual"_a.noconvert(), "threads"_a);
     m.attr("krylov_vectors") = cpu::krylov_vectors;
     m.def("flexible_tree", &flexible_tree, "phi"_a, "rate"_a, "constant"_a, "threads"_a);
 }

@@ -95,6 +95,7 @@ struct Loops {
 
     // out[row][r] = row . vectors[r] for rows and `krylov_block` vectors of length n, each n apart.
     void (*products)(const T* rows, std::int64_t n_rows, const T* vectors, std::int64_t n, T* out);
+    void (*products_of_float)(const float* rows, std::int64_t n_rows, const T* vectors, std::int64_t n, T* out);
 
     // values become their squares; masks are 1 where they are not 0.
     void (*square_and_mask)(T* values, std::int64_t n, T* masks);

@@ -1,8 +1,8 @@
 // Block Krylov spaces of a symmetric matrix, for its eigenvectors of largest magnitude: one pass over the matrix
 // multiplies four vectors, which also finds eigenvalues that occur up to four times.
 //
-//     for every block: images = s block; orthogonalised against all vectors so far, twice; then among themselves.
-//     What was taken out is the projected matrix; what is left is the next block.
+//     for every block: images = s block = f * (k (f * block)); orthogonalised against all vectors so far, twice; then
+//     among themselves. What was taken out is the projected matrix; what is left is the next block.
 //
 // Every sum runs in one order, so the result does not depend on threads.
 #include <algorithm>
@@ -78,22 +78,38 @@ double taken_length(const double* projected, std::int64_t row, std::int64_t from
     return std::sqrt(sum);
 }
 
-void multiply(const double* s, std::int64_t n, const double* block, double* images, int threads, const Poll& poll) {
+template <class T>
+void multiply(const T* k, std::int64_t n, const double* block, double* images, int threads, const Poll& poll) {
     const auto rows = [&](std::int64_t task) {
         const std::int64_t i0 = task * rows_per_task, count = std::min(rows_per_task, n - i0);
         double out[rows_per_task * B];
-        loops<double>().products(s + i0 * n, count, block, n, out);
+        if constexpr (sizeof(T) == sizeof(double))
+            loops<double>().products(k + i0 * n, count, block, n, out);
+        else
+            loops<double>().products_of_float(k + i0 * n, count, block, n, out);
         for (std::int64_t i = 0; i < count; ++i)
             for (std::int64_t r = 0; r < B; ++r) images[r * n + i0 + i] = out[i * B + r];
     };
     parallel_for((n + rows_per_task - 1) / rows_per_task, threads, rows, poll);
 }
 
+// x *= f for every vector of a block.
+void scale(double* x, const double* f, std::int64_t n) {
+    for (std::int64_t r = 0; r < B; ++r)
+        for (std::int64_t i = 0; i < n; ++i) x[r * n + i] *= f[i];
+}
+
 }  // namespace
 
-void krylov(const double* s, std::int64_t n, double* basis, std::int64_t known, std::int64_t have, std::int64_t want,
-            double* projected, std::int64_t limit, double* residual, int threads, const Poll& poll) {
-    std::vector<double> taken(static_cast<std::size_t>(want + B));
+template <class T>
+void products(const T* k, std::int64_t n, const double* vectors, double* out, int threads, const Poll& poll) {
+    multiply(k, n, vectors, out, threads, poll);
+}
+
+template <class T>
+void krylov(const T* k, const double* f, std::int64_t n, double* basis, std::int64_t known, std::int64_t have,
+            std::int64_t want, double* projected, std::int64_t limit, double* residual, int threads, const Poll& poll) {
+    std::vector<double> taken(static_cast<std::size_t>(want + B)), scaled(static_cast<std::size_t>(B * n));
     std::fill_n(residual, B * B, 0.0);
     // The next block lies after the basis, orthogonal to it but for the first; it joins, and its images are the next.
     for (bool first = have == known;; first = false) {
@@ -108,7 +124,10 @@ void krylov(const double* s, std::int64_t n, double* basis, std::int64_t known, 
         }
         have += B;
         double* images = basis + have * n;
-        multiply(s, n, basis + (have - B) * n, images, threads, poll);
+        std::copy_n(basis + (have - B) * n, B * n, scaled.begin());
+        scale(scaled.data(), f, n);
+        multiply(k, n, scaled.data(), images, threads, poll);
+        scale(images, f, n);
         for (std::int64_t r = 0; r < B; ++r) {
             const std::int64_t column = have - B + r;
             std::fill(taken.begin(), taken.end(), 0.0);
@@ -122,5 +141,12 @@ void krylov(const double* s, std::int64_t n, double* basis, std::int64_t known, 
         return;
     }
 }
+
+template void products(const float*, std::int64_t, const double*, double*, int, const Poll&);
+template void products(const double*, std::int64_t, const double*, double*, int, const Poll&);
+template void krylov(const float*, const double*, std::int64_t, double*, std::int64_t, std::int64_t, std::int64_t,
+                     double*, std::int64_t, double*, int, const Poll&);
+template void krylov(const double*, const double*, std::int64_t, double*, std::int64_t, std::int64_t, std::int64_t,
+                     double*, std::int64_t, double*, int, const Poll&);
 
 }  // namespace pyattnorg::cpu

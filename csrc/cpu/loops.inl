@@ -344,8 +344,8 @@ std::int64_t first_least(const T* x, std::int64_t n) {
 }
 
 // Products of R rows with all vectors over the columns from j0 to j1, added to out.
-template <class T, int R>
-inline void products_of(const T* rows, const T* vectors, std::int64_t n, std::int64_t j0, std::int64_t j1, T* out) {
+template <class T, class Value, int R>
+inline void products_of(const Value* rows, const T* vectors, std::int64_t n, std::int64_t j0, std::int64_t j1, T* out) {
     constexpr int W = width<T>, B = krylov_block;
     Vector<T> acc[R][B] = {};
     std::int64_t j = j0;
@@ -355,7 +355,7 @@ inline void products_of(const T* rows, const T* vectors, std::int64_t n, std::in
         for (int r = 0; r < B; ++r) v[r] = load(vectors + r * n + j);
 #pragma GCC unroll 2
         for (int i = 0; i < R; ++i) {
-            const Vector<T> a = load(rows + i * n + j);
+            const Vector<T> a = load_as<T>(rows + i * n + j);
 #pragma GCC unroll 4
             for (int r = 0; r < B; ++r) acc[i][r] += a * v[r];
         }
@@ -370,15 +370,16 @@ inline void products_of(const T* rows, const T* vectors, std::int64_t n, std::in
         }
 }
 
-template <class T>
-void products(const T* rows, std::int64_t n_rows, const T* vectors, std::int64_t n, T* out) {
+template <class T, class Value>
+void products(const Value* rows, std::int64_t n_rows, const T* vectors, std::int64_t n, T* out) {
     constexpr std::int64_t columns = 512;  // of all vectors: these stay in cache while rows stream by
     for (std::int64_t i = 0; i < n_rows * krylov_block; ++i) out[i] = 0;
     for (std::int64_t j0 = 0; j0 < n; j0 += columns) {
         const std::int64_t j1 = j0 + columns < n ? j0 + columns : n;
         std::int64_t i = 0;
-        for (; i + 2 <= n_rows; i += 2) products_of<T, 2>(rows + i * n, vectors, n, j0, j1, out + i * krylov_block);
-        if (i < n_rows) products_of<T, 1>(rows + i * n, vectors, n, j0, j1, out + i * krylov_block);
+        for (; i + 2 <= n_rows; i += 2)
+            products_of<T, Value, 2>(rows + i * n, vectors, n, j0, j1, out + i * krylov_block);
+        if (i < n_rows) products_of<T, Value, 1>(rows + i * n, vectors, n, j0, j1, out + i * krylov_block);
     }
 }
 
@@ -465,9 +466,9 @@ void rotate(const Turn<T>* turns, std::int64_t n, const T* from, std::int64_t fr
 
 template <class T>
 constexpr Loops<T> table{
-    PYATTNORG_ISA_NAME,      PYATTNORG_ROWS, tile<T>,      dense_features<T>, tree_features<T, T>,
-    tree_features<T, float>, row_sums<T>,    distances<T>, first_least<T>,    products<T>,
-    square_and_mask<T>,      gather<T>,      scatter<T>,   rotate<T>,
+    PYATTNORG_ISA_NAME,      PYATTNORG_ROWS,     tile<T>,      dense_features<T>, tree_features<T, T>,
+    tree_features<T, float>, row_sums<T>,        distances<T>, first_least<T>,    products<T, T>,
+    products<T, float>,      square_and_mask<T>, gather<T>,    scatter<T>,        rotate<T>,
 };
 
 }  // namespace

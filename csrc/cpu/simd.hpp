@@ -137,6 +137,14 @@ struct BitsOf<double> {
     static constexpr unsigned long long magnitude = ~0ull >> 1;
 };
 
+template <class T, class Value>
+inline Vector<T> load_as(const Value* p) {
+    if constexpr (sizeof(T) == sizeof(Value))
+        return load(p);
+    else
+        return widened(p);
+}
+
 // a where b is not 0, else 0.
 template <class T>
 inline Vector<T> where_not_zero(Vector<T> a, Vector<T> b) {

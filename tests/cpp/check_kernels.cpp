@@ -300,16 +300,17 @@ void all_of_doubles(Results& results, int threads, const Poll& poll) {
         auto s = numbers<double>(n * n, 12);
         for (std::int64_t i = 0; i < n; ++i)
             for (std::int64_t j = 0; j < i; ++j) s[at(i * n + j)] = s[at(j * n + i)];
+        const std::vector<double> ones(at(n), 1.0);
         auto basis = numbers<double>((want + cpu::krylov_vectors) * n, 13);
         std::fill_n(basis.begin(), known * n, 0.0);
         for (std::int64_t v = 0; v < known; ++v) basis[at(v * n + v)] = 1;
         std::vector<double> projected(at(want * want)), residual(at(cpu::krylov_vectors * cpu::krylov_vectors));
         const std::int64_t half = known + (want - known) / 8 * 4;
         if (half > known)
-            cpu::krylov(s.data(), n, basis.data(), known, known, half, projected.data(), want, residual.data(), threads,
-                        poll);
-        cpu::krylov(s.data(), n, basis.data(), known, half, want, projected.data(), want, residual.data(), threads,
-                    poll);
+            cpu::krylov(s.data(), ones.data(), n, basis.data(), known, known, half, projected.data(), want,
+                        residual.data(), threads, poll);
+        cpu::krylov(s.data(), ones.data(), n, basis.data(), known, half, want, projected.data(), want, residual.data(),
+                    threads, poll);
         double worst = 0;
         for (std::int64_t p = 0; p < want; ++p)
             for (std::int64_t q = 0; q < want; ++q) {
