@@ -96,8 +96,8 @@ def capture(
         net, inputs, loaded=loaded, tokenizer=tokenizer, processor=processor, example=example, max_length=max_length
     )
     recorder = running.recorder(net, selection, kept, call.example, max_bytes)
+    output, recorder = running.run(net, recorder, call, evaluate=evaluate, verify=verify)
     tape = Tape(recorder, Patches.of(net), call.tokens if tokens is None else tuple(tokens), tokenizer)
-    output = running.run(net, recorder, call, evaluate=evaluate, verify=verify)
     return tape.capture(output=output if "output" in kept else None)
 
 
@@ -198,6 +198,8 @@ class Tape:
         recorder, one = self._recorder, self._recorder.passes[at]
         if not one.complete:
             raise CaptureError("capture: the forward did not end (it raised, or is still running); run it again")
+        if not one.records and not one.seen and one.left_out:
+            raise UnsupportedAttentionError(one.left_out[0])
         if not one.records and not one.seen:
             raise NoAttentionError(recorder.explain_nothing(one))
         lost = one.lost()
@@ -212,7 +214,7 @@ class Tape:
             what = f"layers: got {lacking}" if lacking else f"{selection.text} leaves no head"
             raise CaptureError(f"{what}, the model has layers {min(one.seen)} to {max(one.seen)}; ask for those")
         naming = Naming(one.inputs, recorder.example or 0, self._tokens, self._tokenizer, self._patches)
-        return build(one.records, naming, one.model, output)
+        return build(one.records, naming, one.model, output, one.left_out)
 
 
 def _kept(keep: Sequence[str]) -> frozenset[str]:

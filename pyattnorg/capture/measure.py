@@ -14,7 +14,7 @@ from torch import Tensor
 from pyattnorg.capture.errors import UnsupportedAttentionError
 from pyattnorg.capture.layout import Layout, Scene
 from pyattnorg.capture.maths import Maps, tolerance, wide
-from pyattnorg.capture.record import BoolArray, Record
+from pyattnorg.capture.record import BoolArray, Record, Tokens
 
 log = logging.getLogger("pyattnorg")
 
@@ -34,12 +34,16 @@ class Slot:
     heads: NDArray[np.int64]
     key_heads: int
     started: float
+    tokens: Tokens | None = None  # where windows lie
+    call: object = None
+    first_head: int = 0  # heads that earlier maps of the same call had
 
     def take(self, x: Tensor) -> Tensor:
         """The wanted heads of a tensor (heads, …); one that is the same for all heads stays as it is."""
         if len(self.heads) == self.layout.heads or len(x) == 1:
             return x
-        return x[torch.as_tensor(self.heads, device=x.device)]
+        rows = (np.arange(len(x) // self.layout.heads)[:, None] * self.layout.heads + self.heads).ravel()
+        return x[torch.as_tensor(rows, device=x.device)]
 
 
 def make_record(
@@ -55,6 +59,7 @@ def make_record(
     dropout: float,
     padding: BoolArray | None,
     seconds: float,
+    note: str = "",
 ) -> Record:
     """Check that softmax of the scores is the weights, and pack both.
 
@@ -76,6 +81,8 @@ def make_record(
             scores = scores.masked_fill(hidden, -torch.inf)
     error, relative = _softmax_error(scores, weights, hidden, sink)
     sums = wide(weights).sum(-1)[sees.to(weights.device)]
+    windows = max(slot.layout.windows, 1)
+    heads = np.tile(slot.heads, windows) + slot.first_head
     row: dict[str, Any] = {
         "group": "",
         "layer": slot.layer,
@@ -83,10 +90,11 @@ def make_record(
         "backend": slot.backend,
         "dtype": str(dtype).removeprefix("torch."),
         "shape": [int(n) for n in weights.shape],
+        "windows": slot.layout.windows,
         "mask": mask,
         "visible": 1.0 if hidden is None else float((~hidden).float().mean()),
         "nonfinite": sum(bad),
-        "nonfinite_heads": [int(slot.heads[i]) for i, n in enumerate(bad) if n],
+        "nonfinite_heads": sorted({int(heads[i]) for i, n in enumerate(bad) if n}),
         "row_sums": [float(sums.min()), float(sums.max())] if sums.numel() and not any(bad) else None,
         "sink_mass": None if sink is None else float(sink.mean()),
         "softmax_error": error,
@@ -94,6 +102,8 @@ def make_record(
         "dropout": dropout,
         "seconds": seconds,
         "bytes": 0,
+        "padding_error": None,
+        "note": note,
     }
     if not row["nonfinite"]:
         _judge(slot, "softmax of its scores and its weights", relative, precision)
@@ -102,8 +112,8 @@ def make_record(
     record = Record(
         place=slot.scene.place,
         layer=slot.layer,
-        heads=slot.heads,
-        kv_group=groups[slot.heads].astype(np.int64),
+        heads=heads,
+        kv_group=np.tile(groups[slot.heads] + slot.first_head, windows).astype(np.int64),
         scores=_numpy(scores) if "scores" in kept else None,
         weights=_numpy(weights) if "weights" in kept else None,
         visible=_visible(hidden),
@@ -111,6 +121,10 @@ def make_record(
         padding=padding,
         shape=(int(weights.shape[0]), int(weights.shape[1]), int(weights.shape[2])),
         row=row,
+        window=np.repeat(np.arange(windows), len(slot.heads)) if slot.layout.windows else None,
+        tokens=slot.tokens,
+        call=slot.call,
+        first_head=slot.first_head,
     )
     row["bytes"] = sum(a.nbytes for a in (record.scores, record.weights, record.visible) if a is not None)
     return record

@@ -81,6 +81,17 @@ class Pass:
     seen: set[int] = field(default_factory=set)  # layers, whether they were kept or not
     inputs: Inputs = field(default_factory=Inputs)
     complete: bool = False
+    left_out: list[str] = field(default_factory=list)  # attention over channels, say
+    calls: dict[object, tuple[int, int]] = field(default_factory=dict)  # of those that gave maps: layer, heads so far
+
+    def continues(self, call: object) -> tuple[int | None, int]:
+        """Layer and heads so far of a call that gave maps before."""
+        return (None, 0) if call is None else self.calls.get(call, (None, 0))
+
+    def note_call(self, call: object, layer: int, heads: int) -> None:
+        """Remember that a call gave maps."""
+        if call is not None:
+            self.calls[call] = layer, heads
 
     def add_note(self, note: Note) -> None:
         """Keep a note; of many alike the first few."""

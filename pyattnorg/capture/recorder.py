@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,23 +18,27 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from pyattnorg.capture.compiled import as_written
-from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError
+from pyattnorg.capture.errors import CaptureError, ChannelsError, PositionsWanted, UnsupportedAttentionError, UnsureError
 from pyattnorg.capture.forwards import Forwards, Guard
-from pyattnorg.capture.layout import Batches, Layout, Scene
+from pyattnorg.capture.handmade import see_handmade
+from pyattnorg.capture.layout import Batches, Layout, Scene, read_layout, tensors_in
 from pyattnorg.capture.maths import Maps, unseen
 from pyattnorg.capture.measure import Slot, make_record
 from pyattnorg.capture.memory import Budget
 from pyattnorg.capture.mha import see_mha
 from pyattnorg.capture.passes import Note, Pass
+from pyattnorg.capture.positions import Positions
 from pyattnorg.capture.products import NAMES as PRODUCTS
-from pyattnorg.capture.products import factors
+from pyattnorg.capture.products import Factors, factors, function_name
 from pyattnorg.capture.record import BoolArray
 from pyattnorg.capture.sdpa import see_sdpa
 from pyattnorg.capture.select import Selection
 from pyattnorg.capture.softmax import see_product, see_softmax
-from pyattnorg.capture.trails import Trails, function_name
+from pyattnorg.capture.trails import Lie, Trails
+from pyattnorg.capture.windows import locate
 
 _SOFTMAX = {"softmax", "special_softmax", "_softmax"}
+_QUIET = {"size", "dim", "shape", "device", "dtype", "ndim", "is_floating_point", "is_cuda", "is_meta"}  # give no tensors
 _HIDDEN_KERNELS = ("flash", "efficient_attention", "cudnn_attention", "flex_attention", "_native_multi_head_attention")
 
 
@@ -55,6 +59,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         self.selection, self.kept, self.example, self.max_bytes = selection, keep, example, max_bytes
         self.implementation = str(getattr(getattr(model, "config", None), "_attn_implementation", None) or "")
         self.trails = Trails()
+        self.positions: Positions | None = None
+        self.may_restart = False  # whoever runs the model can run it again, if positions are wanted
         self.guard = Guard(self.trails.clear)
         self.forwards = Forwards(model, self.guard, self.trails.clear)
         self._cleanup = ExitStack()
@@ -99,6 +105,22 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         if not self.forwards.running or self.guard.problem is not None:
             return func(*args, **kwargs)
         name = function_name(func)
+        if self.positions is not None:
+            return self._with_positions(name, func, args, kwargs)
+        return self._look(name, func, args, kwargs)
+
+    def _with_positions(self, name: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        out = self._look(name, func, args, kwargs)
+        self.guard(self._move, func, args, kwargs, out)
+        return out
+
+    def _move(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        x = next((t for t in tensors_in([out])), None)
+        if self.positions is not None and x is not None:
+            with unseen(x.device):
+                self.positions.follow(func, args, kwargs, out)
+
+    def _look(self, name: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if name == "scaled_dot_product_attention":
             return self._see(see_sdpa, func, args, kwargs)
         if func is F.multi_head_attention_forward:
@@ -111,7 +133,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
             return out
         if any(kernel in name for kernel in _HIDDEN_KERNELS) and not name.startswith("can_use"):
             self.guard(self._refuse_kernel, name)
-        if not self.trails:
+        if not self.trails or name in _QUIET:
             return func(*args, **kwargs)
         followed = self.trails.first(args, kwargs)
         out = func(*args, **kwargs)
@@ -123,8 +145,20 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         out = func(*args, **kwargs)
         scene = self.forwards.scene()
         if scene is not None:
-            self.guard(see, self, scene, args, kwargs, out)
+            self.guard(self._seen, see, scene, args, kwargs, out)
         return out
+
+    def _seen(self, see: Callable[..., Any], scene: Scene, *given: Any) -> Any:
+        """Look at a call; what is attention over channels is left out, and said."""
+        try:
+            return see(self, scene, *given)
+        except ChannelsError as error:
+            self.passes[-1].left_out.append(str(error))
+        except UnsureError as error:
+            if self.positions is None and self.may_restart:
+                raise PositionsWanted(str(error)) from None
+            raise
+        return True
 
     def _product(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         found = factors(name, args, kwargs)
@@ -132,14 +166,16 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
             return
         for x in (found.left, found.right):
             trail = self.trails.get(x)
-            if trail is not None and trail.stage == "weights" and see_product(self, found, x, trail):
-                return
+            if trail is not None and trail.stage == "weights" and trail.candidate is not None:
+                if self._seen(see_product, trail.candidate.scene, found, x, trail):
+                    return
         with unseen(found.left.device):
-            self.trails.born(found, out, self._is_parameter)
+            self.trails.born(found, out, self._is_parameter, self.lie(found))
 
     def _follow(self, func: Any, args: Any, kwargs: Any, out: Any, x: Tensor, trail: Any) -> None:
         with unseen(x.device):
-            self.trails.follow(func, args, kwargs, out, x, trail)
+            if not see_handmade(self, func, out, x, trail, args, kwargs):
+                self.trails.follow(func, args, kwargs, out, x, trail)
 
     def _refuse_kernel(self, name: str) -> None:
         scene = self.forwards.scene()
@@ -169,7 +205,40 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
 
     def budget_allows(self, layout: Layout, queries: int, keys: int) -> None:
         """Raise if one layer's maps alone are too large to copy."""
-        self._budget.check(0, 0, (layout.heads, queries, keys), 2)
+        self._budget.check(0, 0, (layout.rows, queries, keys), 2)
+
+    def read(self, scene: Scene, shape: Sequence[int], lie: Lie = (None, None)) -> tuple[Layout, Lie]:
+        """How a map's axes are to be read, and where its queries and keys lie if they were followed."""
+        queries, keys = (None if rows is None else rows.fit(tuple(shape[:-2])) for rows in lie)
+        wanted = self.positions is None and self.may_restart
+        try:
+            layout = read_layout(shape, scene, self.batches, keys if queries is None else queries)
+        except UnsupportedAttentionError:
+            if wanted and len(shape) > 2:
+                raise PositionsWanted(f"{scene.name}: attention within windows") from None
+            raise
+        if layout.windowed is not None and wanted:
+            raise PositionsWanted(f"{scene.name}: attention within windows")
+        return layout, (queries, keys)
+
+    def lie(self, found: Factors) -> Lie:
+        """Where queries and keys of a product lie, if they are followed."""
+        if self.positions is None:
+            return None, None
+        keys = found.key_side
+        queries = found.left if keys is found.right else found.right
+        return self.positions.rows(queries, found.summed(queries)), self.positions.rows(keys, found.summed(keys))
+
+    def follow_positions(self) -> None:
+        """Follow where tokens lie, from the next forward on."""
+        self.positions = Positions()
+        self.forwards.on_call = self.positions.start
+
+    def again(self, model: nn.Module) -> Recorder:
+        """A new recorder like this one, that follows where tokens lie."""
+        new = Recorder(model, self.selection, self.kept, self.example, self.max_bytes)
+        new.follow_positions()
+        return new
 
     def clear(self) -> None:
         """Forget what was recorded."""
@@ -185,25 +254,31 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         keys: int,
         key_heads: int | None,
         started: float | None = None,
+        lie: Lie = (None, None),
     ) -> Slot | None:
         """Number the layer and let it in; None if it was not asked for."""
         started = time.perf_counter() if started is None else started
-        if self.forwards.is_one_of_several(scene, queries):
-            raise UnsupportedAttentionError(
-                f"{scene.name}: gives several maps in one call (queries in chunks, one head at a time, or two maps); "
-                "this is not supported in this version"
-            )
-        layer = self.forwards.places.next_layer(scene.place, (queries, keys))
         current = self.passes[-1]
+        call = self.forwards.call_of(scene, queries)
+        layer, first = current.continues(call)
+        if layer is None:
+            layer = self.forwards.places.next_layer(scene.place, (queries, keys))
+        chunk = queries < keys and (layout.heads > 1 or scene.head_count() == 1)
+        current.note_call(call, layer, 0 if chunk else first + layout.heads)
+        first = 0 if chunk else first
         current.seen.add(layer)
-        heads = self.selection.among(layer, layout.heads)
+        heads = self.selection.among(layer, first + layout.heads)
+        heads = heads[heads >= first] - first
         if not len(heads):
             return None
         alike = self.forwards.count_like(scene.module)
         wanted = sum(self.selection.layer(n) for n in range(layer + 1, max(alike, layer + 1)))
-        self._budget.admit(layer, wanted, (len(heads), queries, keys), len(self.kept & {"scores", "weights"}))
+        rows = len(heads) * max(layout.windows, 1)
+        self._budget.admit(layer, wanted, (rows, queries, keys), len(self.kept & {"scores", "weights"}))
         key_heads = scene.key_head_count(layout.heads, key_heads)
-        return Slot(scene, backend, layout, layer, self.example_of(layout), heads, key_heads, started)
+        example = self.example_of(layout)
+        tokens = None if layout.windowed is None else locate(layout.windowed, *lie, example)
+        return Slot(scene, backend, layout, layer, example, heads, key_heads, started, tokens, call, first)
 
     def keep(
         self,
@@ -217,11 +292,13 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         output_error: float | None = None,
         dropout: float = 0.0,
         padding: BoolArray | None = None,
+        note: str = "",
     ) -> None:
         """Check a layer's maps, and keep them."""
         record = make_record(
             slot, maps, kept=self.kept, mask=mask, dtype=dtype, precision=precision or dtype, raw=raw,
             output_error=output_error, dropout=dropout, padding=padding, seconds=time.perf_counter() - slot.started,
+            note=note,
         )  # fmt: skip
         self.passes[-1].records.append(record)
 

@@ -10,7 +10,9 @@ import numpy as np
 
 from pyattnorg.capture.errors import CaptureError
 from pyattnorg.capture.groups import group
-from pyattnorg.capture.record import BoolArray, Record, Report
+from pyattnorg.capture.parts import joined
+from pyattnorg.capture.record import BoolArray, Record, Report, Tokens
+from pyattnorg.capture.scatter import on_grid
 from pyattnorg.capture.tokens import Naming
 from pyattnorg.network import NetworkTensor
 
@@ -26,6 +28,8 @@ class AttentionGroup:
     shape: tuple[int, int, int]  # queries, keys, heads
     tensors: Mapping[str, NetworkTensor] = field(repr=False)
     missing: Mapping[str, str] = field(default_factory=dict, repr=False)  # why a tensor is not there
+    windows: tuple[tuple[Tokens | None, int], ...] = field(default=(), repr=False)  # where they lie, matrices of each
+    image: tuple[int, int] | None = field(default=None, repr=False)
 
     @property
     def scores(self) -> NetworkTensor:
@@ -36,6 +40,18 @@ class AttentionGroup:
     def weights(self) -> NetworkTensor:
         """Attention after softmax, queries x keys x heads."""
         return self._get("weights")
+
+    def on_grid(self, kind: Kind = "weights") -> NetworkTensor:
+        """Maps of windows laid out over all tokens of the grid, one matrix a layer and head, with the mask that follows.
+
+        Raises
+        ------
+        CaptureError
+            Where the windows lie is not known, or the tensor was not kept.
+        """
+        if not self.windows:
+            return self._get(kind)
+        return on_grid(self._get(kind), [t for t, _ in self.windows], [n for _, n in self.windows], self.image)
 
     def _get(self, kind: Kind) -> NetworkTensor:
         if kind in self.tensors:
@@ -57,12 +73,15 @@ class Capture:
         range of row sums, difference between softmax(scores) and the weights, seconds, bytes.
     output
         What the model returned, where ``keep`` held "output".
+    left_out : tuple of str
+        What looked like attention and is none between tokens: attention over channels.
     """
 
     groups: Mapping[str, AttentionGroup]
     report: Report
     model: str = ""
     output: Any = field(default=None, repr=False)
+    left_out: tuple[str, ...] = ()
 
     @property
     def scores(self) -> NetworkTensor:
@@ -102,9 +121,12 @@ class Capture:
         return f"Capture({self.model}; {'; '.join(parts)})"
 
 
-def build(records: Sequence[Record], naming: Naming, model: str, output: Any = None) -> Capture:
+def build(
+    records: Sequence[Record], naming: Naming, model: str, output: Any = None, left_out: Sequence[str] = ()
+) -> Capture:
     """Group records and make network tensors of them. The records' arrays are given up on the way."""
     groups: dict[str, AttentionGroup] = {}
+    records = joined(records)
     rows = [r.row for r in records]
     for name, members in group(records).items():
         for record in members:
@@ -115,7 +137,7 @@ def build(records: Sequence[Record], naming: Naming, model: str, output: Any = N
         raise CaptureError(
             f"tokens: got {len(naming.tokens)} names, expected as many as queries or keys: {sorted(sizes)}"
         )
-    return Capture(groups, Report(rows), model, output)
+    return Capture(groups, Report(rows), model, output, tuple(left_out))
 
 
 def _group(name: str, records: Sequence[Record], naming: Naming, model: str) -> AttentionGroup:
@@ -126,6 +148,7 @@ def _group(name: str, records: Sequence[Record], naming: Naming, model: str) -> 
         "kv_group": [int(g) for r in records for g in r.kv_group],
         "group": [name for r in records for _ in r.heads],
         "module": [r.place.module for r in records for _ in r.heads],
+        "window": [-1 if r.window is None else int(r.window[i]) for r in records for i in range(len(r.heads))],
     }
     visible = _visible([_crop(r.visible, keep_q, keep_k) for r in records], [len(r.heads) for r in records])
     tensors: dict[str, NetworkTensor] = {}
@@ -148,7 +171,10 @@ def _group(name: str, records: Sequence[Record], naming: Naming, model: str) -> 
     n_q = int(keep_q.sum()) if keep_q is not None else records[0].shape[1]
     n_k = int(keep_k.sum()) if keep_k is not None else records[0].shape[2]
     layers = tuple(sorted({r.layer for r in records}))
-    return AttentionGroup(name, layers, (n_q, n_k, len(heads["layer"])), tensors, missing)
+    windows = tuple((r.tokens, len(r.heads)) for r in records) if records[0].windows else ()
+    return AttentionGroup(
+        name, layers, (n_q, n_k, len(heads["layer"])), tensors, missing, windows, naming.inputs.image
+    )
 
 
 def _nonfinite(records: Sequence[Record]) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pyattnorg.capture.compiled import refuse_compiled
-from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError
+from pyattnorg.capture.errors import CaptureError, PositionsWanted, UnsupportedAttentionError
 from pyattnorg.capture.inputs import Call
 from pyattnorg.capture.layout import tensors_in
 from pyattnorg.capture.maths import wide
@@ -80,14 +80,23 @@ def mode_of(model: nn.Module, evaluate: bool) -> Iterator[None]:
                     m.training = training
 
 
-def run(model: nn.Module, recorder: Recorder, call: Call, *, evaluate: bool, verify: bool) -> Any:
-    """One forward under the recorder, without gradients; what it raises goes through unchanged."""
+def run(model: nn.Module, recorder: Recorder, call: Call, *, evaluate: bool, verify: bool) -> tuple[Any, Recorder]:
+    """One forward under the recorder, without gradients; what it raises goes through unchanged.
+
+    Windows make it two: the second one follows where tokens lie. Returned is the recorder that has the maps.
+    """
     # no_grad, not inference_mode: a buffer that the model makes and keeps on the way must stay usable in training
     with mode_of(model, evaluate), torch.no_grad():
-        start = _random_state() if verify else None
+        start = _random_state()
+        recorder.may_restart = True
         try:
             with recorder:
                 output = model(*call.args, **call.kwargs)
+            if isinstance(recorder.problem, PositionsWanted):
+                recorder = recorder.again(model)
+                _set_random_state(start)
+                with recorder:
+                    output = model(*call.args, **call.kwargs)
         except Exception as error:
             if type(error).__module__.startswith("torch._dynamo"):
                 raise UnsupportedAttentionError(
@@ -95,9 +104,9 @@ def run(model: nn.Module, recorder: Recorder, call: Call, *, evaluate: bool, ver
                     "use attn_implementation='sdpa' or 'eager', or the uncompiled function"
                 ) from error
             raise
-        if start is not None and recorder.problem is None:
+        if verify and recorder.problem is None:
             _compare(model, call, output, start)
-    return output
+    return output, recorder
 
 
 def _compare(model: nn.Module, call: Call, output: Any, start: list[Any]) -> None:

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from pyattnorg.capture.errors import UnsupportedAttentionError
-from pyattnorg.capture.layout import Layout, Scene, read_layout, refuse_channels
+from pyattnorg.capture.layout import Layout, Scene, refuse_channels
 from pyattnorg.capture.masks import causal, either, hidden_by_bias
 from pyattnorg.capture.maths import attend, output_error, unseen
+from pyattnorg.capture.products import Factors
 
 if TYPE_CHECKING:
     from pyattnorg.capture.recorder import Recorder
@@ -37,9 +38,10 @@ def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapp
         )
     with unseen(q.device):
         n_queries, n_keys = q.shape[-2], k.shape[-2]
-        layout = read_layout((*_lead(q, k), n_queries, n_keys), scene, recorder.batches)
-        refuse_channels(scene, layout.heads, n_queries, n_keys, v.shape[-1], q.stride(-1) > q.stride(-2))
-        slot = recorder.open(scene, "sdpa", layout, n_queries, n_keys, _key_heads(k, layout))
+        found = Factors(q, k, equation=("nd", "md", "nm"))
+        layout, lie = recorder.read(scene, (*_lead(q, k), n_queries, n_keys), recorder.lie(found))
+        refuse_channels(scene, layout.heads, n_queries, n_keys, v.shape[-1], q.stride(-1) > q.stride(-2), lie[0])
+        slot = recorder.open(scene, "sdpa", layout, n_queries, n_keys, _key_heads(k, layout), lie=lie)
         if slot is None:
             return
         precision = out.dtype if out.is_floating_point() else q.dtype
@@ -72,7 +74,7 @@ def _key_heads(k: Tensor, layout: Layout) -> int | None:
 def _pick(x: Tensor, layout: Layout, example: int) -> Tensor:
     """One example as (heads, n, d), heads of keys repeated for the heads of queries that share them."""
     x = layout.pick(x, example)
-    if x.shape[0] != layout.heads:
+    if layout.windowed is None and x.shape[0] != layout.heads:
         x = x.repeat_interleave(layout.heads // x.shape[0], 0)
     return x
 
