@@ -56,6 +56,7 @@ class Forwards:
         self.running: list[nn.Module] = []
         self._calls: list[int] = []  # a number for each running call
         self._numbers = count()
+        self.on_return: Callable[[nn.Module, Any, Mapping[str, Any]], None] | None = None  # and of every return
         self.on_call: Callable[[Any, Mapping[str, Any]], None] | None = None  # told of every call's arguments
 
     def open(self, stack: ExitStack) -> nn.Module:
@@ -77,7 +78,7 @@ class Forwards:
         return root
 
     def _forget(self) -> None:
-        self._root = None
+        self._root = self.on_call = self.on_return = None  # no circle may keep anything alive
         for held in (self.running, self._calls, self._modules, self._names):
             held.clear()
 
@@ -146,8 +147,11 @@ class Forwards:
     def _after(self, module: nn.Module, args: Any, *rest: Any) -> Any:
         if not self._mine(module) or module not in self.running:
             return None
-        while self.running and self.running.pop() is not module:
-            pass  # modules whose forward was left by an exception that was caught further out
+        while self.running and self.running[-1] is not module:
+            self.running.pop()  # modules whose forward was left by an exception that was caught further out
+        if self.on_return is not None and len(rest) == 2:  # it did not raise
+            self._guard(self.on_return, module, args, rest[0])
+        self.running.pop()
         del self._calls[len(self.running) :]
         again = None
         raised = len(rest) == 1  # always_call tells of an exception by leaving out the keyword arguments

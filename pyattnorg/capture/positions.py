@@ -96,12 +96,13 @@ class Positions:
             made = _pooled(name, ids, args, kwargs, out)
         elif not isinstance(out, Tensor) or out.ndim != x.ndim or name in _PRODUCTS:
             made = self._projected(name, args, ids, x, out)
-        elif out.shape == x.shape:
-            made = ids
         elif name == "linear" and out.shape[:-1] == x.shape[:-1]:
             made = ids[..., :1].expand(out.shape)
-        elif name == "conv2d" and out.shape[2:] == x.shape[2:]:
-            made = ids[:, :1].expand(out.shape)
+        elif name == "conv2d" and x.ndim == 4:
+            made = _strided(ids[:, :1], out.shape[2:])
+            made = None if made is None else made.expand(out.shape)
+        elif out.shape == x.shape:
+            made = ids
         else:
             return None
         for one, index in zip(_several(out), _several(made), strict=False):
@@ -146,9 +147,16 @@ def _pooled(name: str, ids: Tensor, args: Sequence[Any], kwargs: Mapping[str, An
     if name in ("amax", "mean"):
         axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
         return ids.select(axis, 0) if isinstance(axis, int) and out.ndim == ids.ndim - 1 else None
-    steps = [n // m for n, m in zip(ids.shape[-2:], out.shape[-2:], strict=True)]
-    taken = ids[..., :: steps[0], :: steps[1]] if all(steps) else ids
-    return taken if taken.shape == out.shape else None
+    return _strided(ids, out.shape[-2:])
+
+
+def _strided(ids: Tensor, size: Sequence[int]) -> Tensor | None:
+    """Every so many rows and columns, as many as `size` says; what is merged goes by its first pixel."""
+    steps = [n // m for n, m in zip(ids.shape[-2:], size, strict=True)]
+    if not all(steps):
+        return None
+    taken = ids[..., :: steps[0], :: steps[1]][..., : size[0], : size[1]]
+    return taken if tuple(taken.shape[-2:]) == tuple(size) else None
 
 
 def _several(x: Any) -> Sequence[Any]:

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from pyattnorg.capture.banded import Band, see_band
 from pyattnorg.capture.compiled import as_written
 from pyattnorg.capture.errors import CaptureError, ChannelsError, PositionsWanted, UnsupportedAttentionError, UnsureError
 from pyattnorg.capture.forwards import Forwards, Guard
@@ -59,6 +60,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         self.selection, self.kept, self.example, self.max_bytes = selection, keep, example, max_bytes
         self.implementation = str(getattr(getattr(model, "config", None), "_attn_implementation", None) or "")
         self.trails = Trails()
+        self.bands: dict[int, Band] = {}  # softmaxes of Longformer modules that are running
         self.positions: Positions | None = None
         self.may_restart = False  # whoever runs the model can run it again, if positions are wanted
         self.guard = Guard(self.trails.clear)
@@ -85,6 +87,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         with ExitStack() as stack:
             stack.callback(self.trails.clear)
             stack.enter_context(as_written())
+            self.forwards.on_return = self._returned
             self._parameters = _storages(self.forwards.open(stack))
             super().__enter__()
             self._cleanup = stack.pop_all()
@@ -184,6 +187,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
                 f"{scene.name}: calls the kernel {name} directly, whose scores cannot be seen; use "
                 "scaled_dot_product_attention or plain attention (attn_implementation='sdpa' or 'eager')"
             )
+
+    def _returned(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
+        if self.bands:
+            see_band(self, module, args, kwargs)
 
     def _is_parameter(self, x: Tensor) -> bool:
         return isinstance(x, nn.Parameter) or x.untyped_storage().data_ptr() in self._parameters

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from pyattnorg.capture.banded import hold_band, is_banded
 from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError
 from pyattnorg.capture.layout import Layout, Scene, refuse_channels
 from pyattnorg.capture.masks import by_numbers, either, truly_hidden
@@ -52,6 +53,9 @@ def see_softmax(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: M
     x = given.pop(0) if x is None and given else x
     axis = kwargs.get("dim", given[0] if given else None)
     if not isinstance(x, Tensor) or not isinstance(out, Tensor) or x.ndim < 2:
+        return
+    if is_banded(scene.module):
+        hold_band(recorder, scene, x, out)
         return
     trail = recorder.trails.get(x)
     if trail is None or trail.stage != "scores":
