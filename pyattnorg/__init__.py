@@ -28,12 +28,12 @@ from pyattnorg.tree_comparison import MantelTest, adjusted_rand_index, copheneti
 from pyattnorg.trees import PartitionTree
 
 if TYPE_CHECKING:
-    from pyattnorg.capture import Capture, capture, capturing, from_arrays
+    from pyattnorg.capture import Capture, capture, capture_each, capturing, from_arrays
     from pyattnorg.report import report
 
 # Read when first asked for: `import pyattnorg` stays quick. `capture` and `report` are packages that can be called.
 _PACKAGES = ("capture", "report")
-_LATER = {"Capture": "capture", "capturing": "capture", "from_arrays": "capture"}
+_LATER = {"Capture": "capture", "capture_each": "capture", "capturing": "capture", "from_arrays": "capture"}
 
 __all__ = [
     "Capture",
@@ -51,6 +51,7 @@ __all__ = [
     "adjusted_rand_index",
     "binary_tree",
     "capture",
+    "capture_each",
     "capturing",
     "cophenetic_correlation",
     "cosine_affinity",

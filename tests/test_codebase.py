@@ -27,7 +27,7 @@ MODULES = {
 # A module may import those of lower levels, and of its own where no circle comes of it.
 LEVELS = (
     ("_core", "_version"),
-    ("arrays", "checks", "doors", "folders", "head_table", "visibility", "progress", "threads"),
+    ("arrays", "checks", "doors", "dropping", "folders", "head_table", "visibility", "progress", "threads"),
     ("trees", "network", "plans", "reference", "known_trees", "tree_comparison"),
     ("kernels",),
     ("config", "distances", "affinity", "diffusion", "builders", "haar", "folder_weights", "axis_options"),

@@ -7,6 +7,7 @@ shapes, `places` and `groups` number layers and sort them into tensors.
 
 from pyattnorg.capture.api import Tape, capture, capturing
 from pyattnorg.capture.arrays import from_arrays
+from pyattnorg.capture.each import capture_each
 from pyattnorg.capture.errors import CaptureError, CaptureTooLargeError, NoAttentionError, UnsupportedAttentionError
 from pyattnorg.capture.models import LoadedModel, load_model
 from pyattnorg.capture.record import Report
@@ -24,6 +25,7 @@ __all__ = [
     "Tape",
     "UnsupportedAttentionError",
     "capture",
+    "capture_each",
     "capturing",
     "from_arrays",
     "load_model",

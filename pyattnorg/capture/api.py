@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyattnorg.capture.errors import CaptureError, NoAttentionError, UnsupportedAttentionError
-from pyattnorg.capture.inputs import prepare
+from pyattnorg.capture.inputs import Call, prepare, special_ids
 from pyattnorg.capture.models import LoadedModel, load_model, need
+from pyattnorg.capture.passes import Pass, by_name
 from pyattnorg.capture.result import Capture, build
 from pyattnorg.capture.select import HeadChoice, LayerChoice, Selection
+from pyattnorg.capture.steps import assembled
 from pyattnorg.capture.tokens import Naming, Patches
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ def capture(
     evaluate: bool = True,
     max_length: int | None = None,
     max_bytes: int | None = None,
+    check_padding: bool = True,
     **load: Any,
 ) -> Capture:
     """Run a model once and take the attention of every head, before and after softmax.
@@ -68,6 +71,9 @@ def capture(
         Cut text to this many tokens.
     max_bytes : int, optional
         Refuse a capture larger than this; by default what the machine's free memory allows.
+    check_padding : bool
+        Where the example is padded, run it alone too and compare: the report has the difference (``padding_error``)
+        and warns where padding changes what the model does, as without ``position_ids`` that follow the mask.
     **load
         For `load_model`, where `model` is a name.
 
@@ -86,7 +92,7 @@ def capture(
         loaded = load_model(model, **load)
     elif load:
         raise TypeError(f"capture: unexpected argument(s) {sorted(load)}; loading options go with a model's name")
-    kept = _kept(keep)
+    kept = kinds_of(keep)
     selection = Selection.of(layers, heads)
     need("torch", "torch")
     from pyattnorg.capture import running
@@ -96,9 +102,13 @@ def capture(
         net, inputs, loaded=loaded, tokenizer=tokenizer, processor=processor, example=example, max_length=max_length
     )
     recorder = running.recorder(net, selection, kept, call.example, max_bytes)
-    output, recorder = running.run(net, recorder, call, evaluate=evaluate, verify=verify)
-    tape = Tape(recorder, Patches.of(net), call.tokens if tokens is None else tuple(tokens), tokenizer)
-    return tape.capture(output=output if "output" in kept else None)
+    output, [recorder] = running.run(net, [recorder], call, evaluate=evaluate, verify=verify)
+    names = call.tokens if tokens is None else tuple(tokens)
+    tape = Tape(recorder, Patches.of(net), names, tokenizer, call.special_ids)
+    found = tape.capture(output=output if "output" in kept else None)
+    if check_padding:
+        compare_alone(net, recorder, call, found, evaluate)
+    return found
 
 
 @contextlib.contextmanager
@@ -113,15 +123,17 @@ def capturing(
     tokenizer: Any = None,
     evaluate: bool = False,
     max_bytes: int | None = None,
+    windows: bool = False,
 ) -> Iterator[Tape]:
     """Watch a model that the user runs.
 
     ``with capturing(model) as tape: model(…)``, then ``tape.capture()``.
     Arguments are those of `capture`. The model's mode is left alone unless `evaluate` is true; what is recorded is the
     attention before dropout, and the report says where there was any. Forwards that autograd repeats (checkpointing)
-    are recorded once. Only the thread that opened it is watched.
+    are recorded once. Only the thread that opened it is watched. `windows` follows where tokens go on their way into
+    windows, so that maps can be laid out on the grid (`AttentionGroup.on_grid`); `capture` does so by itself.
     """
-    kept = _kept(keep) - {"output"}
+    kept = kinds_of(keep) - {"output"}
     selection = Selection.of(layers, heads)
     net = model.model if isinstance(model, LoadedModel) else model
     if (
@@ -137,6 +149,8 @@ def capturing(
     running.refuse_wrapped(net)
     net = running.unwrap(net)
     recorder = running.recorder(net, selection, kept, example, max_bytes)
+    if windows:
+        recorder.follow_positions()
     tape = Tape(recorder, Patches.of(net), None if tokens is None else tuple(tokens), tokenizer)
     with running.mode_of(net, evaluate), recorder:
         yield tape
@@ -145,9 +159,18 @@ def capturing(
 class Tape:
     """What `capturing` has recorded: one entry a forward of the model."""
 
-    def __init__(self, recorder: Recorder, patches: Patches, tokens: tuple[str, ...] | None, tokenizer: Any) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        patches: Patches,
+        tokens: tuple[str, ...] | None,
+        tokenizer: Any,
+        special: frozenset[int] = frozenset(),
+    ) -> None:
         self._recorder, self._patches, self._tokens, self._tokenizer = recorder, patches, tokens, tokenizer
+        self._special = special or special_ids(tokenizer)
         self._made: dict[int, Capture] = {}
+        self._whole: Capture | None = None
 
     def __len__(self) -> int:
         return len(self._recorder.passes)
@@ -159,6 +182,7 @@ class Tape:
         """Forget what was recorded so far."""
         self._recorder.clear()
         self._made.clear()
+        self._whole = None
 
     def capture(self, index: int | None = None, *, output: Any = None) -> Capture:
         """The capture of one forward; `index` counts from 0 and may be left out where there was one.
@@ -169,16 +193,7 @@ class Tape:
             Nothing was recorded, several forwards were and none was picked, or the forward was not a capture's kind.
         """
         recorder, n = self._recorder, len(self)
-        if recorder.problem is not None:
-            error = recorder.problem
-            if isinstance(error, CaptureError):
-                raise error
-            first = next(iter(str(error).splitlines()), "")
-            raise CaptureError(
-                f"capture: recording failed ({type(error).__name__}: {first}), "
-                "expected plain tensors; under torch.func or with tensors of another kind run the model without them, "
-                "else please report this"
-            ) from error
+        self._check_problem()
         if index is None and n > 1:
             raise CaptureError(
                 f"index: the tape holds {n} forward passes, expected one; take .capture(0) to .capture({n - 1})"
@@ -191,11 +206,43 @@ class Tape:
             )
         at = (index or 0) % n
         if at not in self._made:
-            self._made[at] = self._make(at, output)
+            self._made[at] = self._make(recorder.passes[at], output)
         return self._made[at]
 
-    def _make(self, at: int, output: Any) -> Capture:
-        recorder, one = self._recorder, self._recorder.passes[at]
+    def generated(self) -> Capture:
+        """The capture of a generation: the prompt's forward and one forward a new token, as one tensor.
+
+        Queries are those of all steps, keys those of the last one; what a step did not see yet is not visible. Made for
+        greedy search and sampling: beams change places from step to step, and their rows would not be one text's.
+
+        Raises
+        ------
+        CaptureError
+            The passes do not follow one another, or some were taken out by `capture` before.
+        """
+        self._check_problem()
+        if not len(self):
+            raise CaptureError("capture: the model was not run inside capturing(), or by another thread; call it there")
+        if self._made:
+            raise CaptureError("generated: passes were taken by .capture() before; call generated() first")
+        self._whole = self._make(assembled(self._recorder.passes), None) if self._whole is None else self._whole
+        return self._whole
+
+    def _check_problem(self) -> None:
+        recorder = self._recorder
+        if recorder.problem is not None:
+            error = recorder.problem
+            if isinstance(error, CaptureError):
+                raise error
+            first = next(iter(str(error).splitlines()), "")
+            raise CaptureError(
+                f"capture: recording failed ({type(error).__name__}: {first}), "
+                "expected plain tensors; under torch.func or with tensors of another kind run the model without them, "
+                "else please report this"
+            ) from error
+
+    def _make(self, one: Pass, output: Any) -> Capture:
+        recorder = self._recorder
         if not one.complete:
             raise CaptureError("capture: the forward did not end (it raised, or is still running); run it again")
         if not one.records and not one.seen and one.left_out:
@@ -213,15 +260,34 @@ class Tape:
         if lacking or not one.records:
             what = f"layers: got {lacking}" if lacking else f"{selection.text} leaves no head"
             raise CaptureError(f"{what}, the model has layers {min(one.seen)} to {max(one.seen)}; ask for those")
-        naming = Naming(one.inputs, recorder.example or 0, self._tokens, self._tokenizer, self._patches)
+        example = recorder.example or 0
+        naming = Naming(one.inputs, example, self._tokens, self._tokenizer, self._patches, self._special)
         return build(one.records, naming, one.model, output, one.left_out)
 
 
-def _kept(keep: Sequence[str]) -> frozenset[str]:
+def compare_alone(net: Any, recorder: Recorder, call: Call, found: Capture, evaluate: bool) -> None:
+    """Run a padded example alone, and say in the report of `found` whether its maps are the same."""
+    from pyattnorg.capture import padding, running
+
+    alone = padding.cropped(by_name(net, call.args, call.kwargs), recorder.passes[-1].inputs, recorder.example or 0)
+    if alone is None:
+        return
+    kinds = {kind for group in found.groups.values() for kind in group.tensors}
+    kept = frozenset(["weights" if "weights" in kinds else "scores"])
+    other = running.recorder(net, recorder.selection, kept, None, recorder.max_bytes)
+    try:
+        _, [other] = running.run(net, [other], Call(kwargs=alone), evaluate=evaluate)
+        padding.judge(found, Tape(other, Patches(), None, None).capture())
+    except Exception as error:  # whatever the model does with the shorter input
+        padding.unchecked(found, error)
+
+
+def kinds_of(keep: Sequence[str]) -> frozenset[str]:
+    """What `keep` asks for."""
     kept = frozenset([keep] if isinstance(keep, str) else keep)
     if not kept or not kept <= set(_KEEP):
         raise ValueError(f"keep: got {sorted(kept)}, expected some of {list(_KEEP)}")
     return kept
 
 
-__all__ = ["Tape", "capture", "capturing"]
+__all__ = ["Tape", "capture", "capturing", "compare_alone", "kinds_of"]

@@ -1,7 +1,7 @@
 """Longformer's attention: a band of keys around every query, and a few global tokens, as one map of all tokens.
 
-Beltagy et al. 2020 (arXiv 2004.05150). transformers gives the local softmax as columns, those of the global tokens first
-and then the band (2 w + 1 keys around the query), and global queries a softmax of their own over all keys. Which
+Beltagy et al. 2020 (arXiv 2004.05150). transformers gives the local softmax as columns, those of the global tokens
+first and then the band (2 w + 1 keys around the query), and global queries a softmax of their own over all keys. Which
 tokens are global the module is told when it is called, so the map is put together when it returns.
 """
 
@@ -65,7 +65,7 @@ def see_band(recorder: Recorder, module: nn.Module, args: Sequence[Any], kwargs:
         slot = recorder.open(band.scene, "banded", layout, real, real, None, band.started)
         if slot is None:
             return
-        maps = _maps(band, call, slot.example, int(module.one_sided_attn_window_size))  # type: ignore[arg-type]
+        maps = _maps(band, call, slot.example, int(module.one_sided_attn_window_size))
         hidden = maps.hidden
         assert hidden is not None
         cut = Maps(maps.scores[:, :real, :real], maps.weights[:, :real, :real], hidden[:, :real, :real])

@@ -52,9 +52,7 @@ def _keep(
         return False
     # exp_ has overwritten its input, whose logarithm is as good as what it was
     source = out.log() if out is x or out.data_ptr() == x.data_ptr() else x.detach().clone()
-    kept = Trail(
-        stage, trail.hidden, trail.masks, trail.key_heads, trail.channels_first, lie=trail.lie, source=source
-    )
+    kept = Trail(stage, trail.hidden, trail.masks, trail.key_heads, trail.channels_first, lie=trail.lie, source=source)
     recorder.trails.put(out, kept)
     return True
 

@@ -44,14 +44,24 @@ def _chunks(chunks: list[Record]) -> Record:
         arrays = [getattr(r, name) for r in chunks]
         if any(a is None for a in arrays):
             return None
-        return np.concatenate([np.pad(a, ((0, 0), (0, 0), (0, keys - a.shape[2])), constant_values=fill) for a in arrays], 1)
+        return np.concatenate(
+            [np.pad(a, ((0, 0), (0, 0), (0, keys - a.shape[2])), constant_values=fill) for a in arrays], 1
+        )
 
     visible = np.concatenate([_seen(r, keys) for r in chunks], 1)
     row = {**first.row, "shape": [first.shape[0], queries, keys], "visible": float(visible.mean())}
-    for name, pick in (("softmax_error", max), ("output_error", max), ("seconds", sum), ("bytes", sum), ("nonfinite", sum)):
+    for name, pick in (
+        ("softmax_error", max),
+        ("output_error", max),
+        ("seconds", sum),
+        ("bytes", sum),
+        ("nonfinite", sum),
+    ):
         values = [r.row[name] for r in chunks]
         row[name] = None if any(v is None for v in values) else pick(values)
-    row["note"] = "; ".join(dict.fromkeys([n for r in chunks if (n := r.row["note"])] + [f"queries in {len(chunks)} chunks"]))
+    row["note"] = "; ".join(
+        dict.fromkeys([n for r in chunks if (n := r.row["note"])] + [f"queries in {len(chunks)} chunks"])
+    )
     return Record(
         first.place, first.layer, first.heads, first.kv_group, stacked("scores", -np.inf), stacked("weights", 0.0),
         None if visible.all() else visible, all(r.raw for r in chunks), first.padding, (first.shape[0], queries, keys), row,

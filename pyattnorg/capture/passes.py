@@ -43,7 +43,7 @@ class Inputs:
 
     def read(self, module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
         """Read what a forward was given, by the names of its arguments."""
-        for name, value in _by_name(module, args, kwargs).items():
+        for name, value in by_name(module, args, kwargs).items():
             if getattr(value, "ndim", 0) == 4 and bool(value.is_floating_point()):
                 self.image = (int(value.shape[-2]), int(value.shape[-1]))
             if getattr(value, "ndim", 0) != 2:
@@ -63,7 +63,8 @@ class Inputs:
         return None if row.all() or not row.any() else row
 
 
-def _by_name(module: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def by_name(module: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a module's forward, by name."""
     try:
         names = list(inspect.signature(module.forward).parameters)
     except (TypeError, ValueError):
@@ -109,4 +110,4 @@ class Pass:
         return "; ".join(said) + (f"; and {len(left) - 3} more" if len(left) > 3 else "")
 
 
-__all__ = ["Inputs", "Note", "Pass"]
+__all__ = ["Inputs", "Note", "Pass", "by_name"]

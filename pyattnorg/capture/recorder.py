@@ -19,7 +19,13 @@ from torch.overrides import TorchFunctionMode
 
 from pyattnorg.capture.banded import Band, see_band
 from pyattnorg.capture.compiled import as_written
-from pyattnorg.capture.errors import CaptureError, ChannelsError, PositionsWanted, UnsupportedAttentionError, UnsureError
+from pyattnorg.capture.errors import (
+    CaptureError,
+    ChannelsError,
+    PositionsWanted,
+    UnsupportedAttentionError,
+    UnsureError,
+)
 from pyattnorg.capture.forwards import Forwards, Guard
 from pyattnorg.capture.handmade import see_handmade
 from pyattnorg.capture.layout import Batches, Layout, Scene, read_layout, tensors_in
@@ -39,7 +45,17 @@ from pyattnorg.capture.trails import Lie, Trails
 from pyattnorg.capture.windows import locate
 
 _SOFTMAX = {"softmax", "special_softmax", "_softmax"}
-_QUIET = {"size", "dim", "shape", "device", "dtype", "ndim", "is_floating_point", "is_cuda", "is_meta"}  # give no tensors
+_QUIET = {
+    "size",
+    "dim",
+    "shape",
+    "device",
+    "dtype",
+    "ndim",
+    "is_floating_point",
+    "is_cuda",
+    "is_meta",
+}  # give no tensors
 _HIDDEN_KERNELS = ("flash", "efficient_attention", "cudnn_attention", "flex_attention", "_native_multi_head_attention")
 
 

@@ -142,6 +142,7 @@ def build(
 
 def _group(name: str, records: Sequence[Record], naming: Naming, model: str) -> AttentionGroup:
     (keep_q, queries), (keep_k, keys) = naming.axis(records, keys=False), naming.axis(records, keys=True)
+    special = naming.special(records, queries, keys, keep_q, keep_k)
     heads: dict[str, list[Any]] = {
         "layer": [r.layer for r in records for _ in r.heads],
         "head": [int(h) for r in records for h in r.heads],
@@ -164,6 +165,7 @@ def _group(name: str, records: Sequence[Record], naming: Naming, model: str) -> 
             missing[kind] = broken
             continue
         meta: dict[str, Any] = {"source": "capture", "model": model}
+        meta |= {} if special is None else {"special": special}
         if kind == "scores":
             meta["raw"] = all(r.raw or r.visible is None for r in records)
         values = stack(arrays, keep_q, keep_k)
@@ -172,9 +174,7 @@ def _group(name: str, records: Sequence[Record], naming: Naming, model: str) -> 
     n_k = int(keep_k.sum()) if keep_k is not None else records[0].shape[2]
     layers = tuple(sorted({r.layer for r in records}))
     windows = tuple((r.tokens, len(r.heads)) for r in records) if records[0].windows else ()
-    return AttentionGroup(
-        name, layers, (n_q, n_k, len(heads["layer"])), tensors, missing, windows, naming.inputs.image
-    )
+    return AttentionGroup(name, layers, (n_q, n_k, len(heads["layer"])), tensors, missing, windows, naming.inputs.image)
 
 
 def _nonfinite(records: Sequence[Record]) -> str:

@@ -54,9 +54,7 @@ def on_grid(
         at += count
     queries, keys = (_names(n, image) for n in (n_q, n_k))
     meta = {**tensor.meta, "on_grid": True, "raw": False}
-    return NetworkTensor(
-        np.concatenate(values, 2), tensor.kind, np.concatenate(seen, 2), columns, queries, keys, meta
-    )
+    return NetworkTensor(np.concatenate(values, 2), tensor.kind, np.concatenate(seen, 2), columns, queries, keys, meta)
 
 
 def _numbered(tokens: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -155,7 +155,13 @@ def _record(
     hidden, kind = _hidden(candidate, layout, slot.example, scores, weights)
     maps = Maps(scores, weights, hidden, all_keys - columns).take(slot.take)
     recorder.keep(
-        slot, maps, mask=kind, dtype=candidate.dtype, precision=candidate.precision, raw=False, dropout=dropout,
+        slot,
+        maps,
+        mask=kind,
+        dtype=candidate.dtype,
+        precision=candidate.precision,
+        raw=False,
+        dropout=dropout,
         note=note,
     )
 

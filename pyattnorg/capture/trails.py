@@ -81,9 +81,7 @@ class Trails:
                 return x, trail
         return None
 
-    def born(
-        self, factors: Factors, out: Any, is_parameter: Callable[[Tensor], bool], lie: Lie = (None, None)
-    ) -> None:
+    def born(self, factors: Factors, out: Any, is_parameter: Callable[[Tensor], bool], lie: Lie = (None, None)) -> None:
         """Start a trail: scores are a product of queries and keys, neither being a parameter on the side of keys."""
         keys = factors.key_side
         if not isinstance(out, Tensor) or not out.is_floating_point() or out.ndim < 2 or is_parameter(keys):

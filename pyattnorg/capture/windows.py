@@ -45,9 +45,7 @@ class Windowed:
         return [i for role in "bwh" for i, (r, _) in enumerate(self.factors) if r == role]
 
 
-def read_windows(
-    lead: Sequence[int], batches: Sequence[int], heads: int | None, rows: Rows | None
-) -> Windowed | None:
+def read_windows(lead: Sequence[int], batches: Sequence[int], heads: int | None, rows: Rows | None) -> Windowed | None:
     """Read leading axes that are not just batch and heads; None where they can be read in several ways, or in none.
 
     `batches` are the sizes that the batch may have, `heads` what the module says, `rows` where the queries lie.
@@ -111,9 +109,7 @@ def _agrees(one: Windowed, rows: Rows) -> bool:
     own = np.arange(len(example))[:, None, None, None]
     windows = token[0, :, 0]
     apart = len({w.tobytes() for w in windows}) == len(windows)
-    return bool(
-        apart and (token == token[:1, :, :1]).all() and ((example == own) | (example < 0)).all()
-    )
+    return bool(apart and (token == token[:1, :, :1]).all() and ((example == own) | (example < 0)).all())
 
 
 def locate(one: Windowed, queries: Rows | None, keys: Rows | None, example: int) -> Tokens | None:
