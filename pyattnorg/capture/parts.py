@@ -64,7 +64,8 @@ def _chunks(chunks: list[Record]) -> Record:
     )
     return Record(
         first.place, first.layer, first.heads, first.kv_group, stacked("scores", -np.inf), stacked("weights", 0.0),
-        None if visible.all() else visible, all(r.raw for r in chunks), first.padding, (first.shape[0], queries, keys), row,
+        None if visible.all() else visible, all(r.raw for r in chunks), first.padding,
+        (first.shape[0], queries, keys), row,
     )  # fmt: skip
 
 

@@ -49,11 +49,20 @@ class Rows:
             return None
 
 
+@dataclass(frozen=True)
+class Origin:
+    """A tensor whose elements were numbered, and when: the how-many-th of its forward."""
+
+    number: int
+    shape: tuple[int, ...]
+
+
 class Positions:
     """Index tensors of the tensors being followed, by identity."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Tensor], Tensor, tuple[int, ...]]] = {}
+        self._known: dict[int, tuple[weakref.ref[Tensor], Tensor, Origin]] = {}
+        self._started = 0
 
     def clear(self) -> None:
         """Forget everything."""
@@ -66,7 +75,8 @@ class Positions:
             return
         if 0 < x.numel() < 2**31:
             ids = torch.arange(x.numel(), dtype=torch.int32, device=x.device).reshape(x.shape)
-            self._put(x, ids, tuple(x.shape))
+            self._started += 1
+            self._put(x, ids, Origin(self._started, tuple(x.shape)))
 
     def follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
         """Carry the index of an argument over to the result of a function."""
@@ -78,12 +88,11 @@ class Positions:
         given = (*args, *kwargs.values())
         if name == "cat" and args and isinstance(args[0], (list, tuple)):
             return self._cat(func, args, kwargs, out)
-        x = next((a for a in given if isinstance(a, Tensor) and self._get(a) is not None), None)
-        if x is None:
+        known = [(a, *found) for a in given if isinstance(a, Tensor) and (found := self._get(a)) is not None]
+        if not known:
             return None
-        found = self._get(x)
-        assert found is not None
-        ids, origin = found
+        # a sum of what came long ago and what was numbered anew on a side way: the former says where it is
+        x, ids, origin = min(known, key=lambda k: k[2].number)
         if func is torch.nn.functional.unfold:  # integers cannot; padding there is 0
             made = func((ids + 1).double(), *args[1:], **kwargs).to(torch.int32) - 1
         elif name in _MOVES:
@@ -116,7 +125,7 @@ class Positions:
         if found is None:
             return None
         ids = found[0].select(width, 0).cpu().numpy().astype(np.int64)
-        return _rows(ids, found[1])
+        return _rows(ids, found[1].shape)
 
     def _cat(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
         found = [self._get(a) for a in args[0]]
@@ -132,11 +141,11 @@ class Positions:
             return ids[..., :1].expand(out.shape)
         return None
 
-    def _get(self, x: Any) -> tuple[Tensor, tuple[int, ...]] | None:
+    def _get(self, x: Any) -> tuple[Tensor, Origin] | None:
         found = self._known.get(id(x))
         return (found[1], found[2]) if found is not None and found[0]() is x else None
 
-    def _put(self, x: Tensor, ids: Tensor, origin: tuple[int, ...]) -> None:
+    def _put(self, x: Tensor, ids: Tensor, origin: Origin) -> None:
         if len(self._known) >= _KEPT:
             self._known = {k: v for k, v in self._known.items() if v[0]() is not None}
         self._known[id(x)] = (weakref.ref(x), ids, origin)

@@ -6,9 +6,8 @@ says whose they are. Whatever goes wrong in here is kept and raised after the fo
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -19,16 +18,10 @@ from torch.overrides import TorchFunctionMode
 
 from pyattnorg.capture.banded import Band, see_band
 from pyattnorg.capture.compiled import as_written
-from pyattnorg.capture.errors import (
-    CaptureError,
-    ChannelsError,
-    PositionsWanted,
-    UnsupportedAttentionError,
-    UnsureError,
-)
+from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError
 from pyattnorg.capture.forwards import Forwards, Guard
 from pyattnorg.capture.handmade import see_handmade
-from pyattnorg.capture.layout import Batches, Layout, Scene, read_layout, tensors_in
+from pyattnorg.capture.layout import Batches, Layout, Scene, tensors_in
 from pyattnorg.capture.maths import Maps, unseen
 from pyattnorg.capture.measure import Slot, make_record
 from pyattnorg.capture.memory import Budget
@@ -36,7 +29,8 @@ from pyattnorg.capture.mha import see_mha
 from pyattnorg.capture.passes import Note, Pass
 from pyattnorg.capture.positions import Positions
 from pyattnorg.capture.products import NAMES as PRODUCTS
-from pyattnorg.capture.products import Factors, factors, function_name
+from pyattnorg.capture.products import factors, function_name
+from pyattnorg.capture.reading import lie_of, storages, watched
 from pyattnorg.capture.record import BoolArray
 from pyattnorg.capture.sdpa import see_sdpa
 from pyattnorg.capture.select import Selection
@@ -45,17 +39,7 @@ from pyattnorg.capture.trails import Lie, Trails
 from pyattnorg.capture.windows import locate
 
 _SOFTMAX = {"softmax", "special_softmax", "_softmax"}
-_QUIET = {
-    "size",
-    "dim",
-    "shape",
-    "device",
-    "dtype",
-    "ndim",
-    "is_floating_point",
-    "is_cuda",
-    "is_meta",
-}  # give no tensors
+_QUIET = {"size", "dim", "shape", "device", "dtype", "ndim", "is_floating_point", "is_meta"}  # they give no tensors
 _HIDDEN_KERNELS = ("flash", "efficient_attention", "cudnn_attention", "flex_attention", "_native_multi_head_attention")
 
 
@@ -104,7 +88,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
             stack.callback(self.trails.clear)
             stack.enter_context(as_written())
             self.forwards.on_return = self._returned
-            self._parameters = _storages(self.forwards.open(stack))
+            self._parameters = storages(self.forwards.open(stack))
             super().__enter__()
             self._cleanup = stack.pop_all()
         return self
@@ -164,20 +148,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         out = func(*args, **kwargs)
         scene = self.forwards.scene()
         if scene is not None:
-            self.guard(self._seen, see, scene, args, kwargs, out)
+            self.guard(watched, self, see, scene, args, kwargs, out)
         return out
-
-    def _seen(self, see: Callable[..., Any], scene: Scene, *given: Any) -> Any:
-        """Look at a call; what is attention over channels is left out, and said."""
-        try:
-            return see(self, scene, *given)
-        except ChannelsError as error:
-            self.passes[-1].left_out.append(str(error))
-        except UnsureError as error:
-            if self.positions is None and self.may_restart:
-                raise PositionsWanted(str(error)) from None
-            raise
-        return True
 
     def _product(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         found = factors(name, args, kwargs)
@@ -185,11 +157,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
             return
         for x in (found.left, found.right):
             trail = self.trails.get(x)
-            if trail is not None and trail.stage == "weights" and trail.candidate is not None:
-                if self._seen(see_product, trail.candidate.scene, found, x, trail):
-                    return
+            candidate = None if trail is None or trail.stage != "weights" else trail.candidate
+            if candidate is not None and watched(self, see_product, candidate.scene, found, x, trail):
+                return
         with unseen(found.left.device):
-            self.trails.born(found, out, self._is_parameter, self.lie(found))
+            self.trails.born(found, out, self._is_parameter, lie_of(self.positions, found))
 
     def _follow(self, func: Any, args: Any, kwargs: Any, out: Any, x: Tensor, trail: Any) -> None:
         with unseen(x.device):
@@ -229,28 +201,6 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
     def budget_allows(self, layout: Layout, queries: int, keys: int) -> None:
         """Raise if one layer's maps alone are too large to copy."""
         self._budget.check(0, 0, (layout.rows, queries, keys), 2)
-
-    def read(self, scene: Scene, shape: Sequence[int], lie: Lie = (None, None)) -> tuple[Layout, Lie]:
-        """How a map's axes are to be read, and where its queries and keys lie if they were followed."""
-        queries, keys = (None if rows is None else rows.fit(tuple(shape[:-2])) for rows in lie)
-        wanted = self.positions is None and self.may_restart
-        try:
-            layout = read_layout(shape, scene, self.batches, keys if queries is None else queries)
-        except UnsupportedAttentionError:
-            if wanted and len(shape) > 2:
-                raise PositionsWanted(f"{scene.name}: attention within windows") from None
-            raise
-        if layout.windowed is not None and wanted:
-            raise PositionsWanted(f"{scene.name}: attention within windows")
-        return layout, (queries, keys)
-
-    def lie(self, found: Factors) -> Lie:
-        """Where queries and keys of a product lie, if they are followed."""
-        if self.positions is None:
-            return None, None
-        keys = found.key_side
-        queries = found.left if keys is found.right else found.right
-        return self.positions.rows(queries, found.summed(queries)), self.positions.rows(keys, found.summed(keys))
 
     def follow_positions(self) -> None:
         """Follow where tokens lie, from the next forward on."""
@@ -350,15 +300,6 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         if self.passes:
             self.passes[-1].add_note(note)
         return note
-
-
-def _storages(model: nn.Module) -> set[int]:
-    """Where parameters lie, so that views of them are known."""
-    out = set()
-    for p in model.parameters():
-        with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
-            out.add(p.untyped_storage().data_ptr())  # quantised or sharded parameters may have no storage
-    return out - {0}
 
 
 __all__ = ["Recorder"]

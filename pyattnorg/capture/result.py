@@ -42,7 +42,7 @@ class AttentionGroup:
         return self._get("weights")
 
     def on_grid(self, kind: Kind = "weights") -> NetworkTensor:
-        """Maps of windows laid out over all tokens of the grid, one matrix a layer and head, with the mask that follows.
+        """Maps of windows laid out over all tokens of the grid, a matrix a layer and head, with the mask that follows.
 
         Raises
         ------

@@ -23,8 +23,8 @@ def on_grid(
     found = [t for t in tokens if t is not None]
     if len(found) < len(tokens):
         raise CaptureError(
-            "on_grid: where the windows lie is not known, as tokens could not be followed there; capture() follows them, "
-            "capturing() does with windows=True, and where neither can the windows are only there one by one"
+            "on_grid: where the windows lie is not known; capture() follows tokens, capturing() does with "
+            "windows=True, and where they are lost on the way the windows are only there one by one"
         )
     axes = [[_numbered(t.queries), _numbered(t.keys)] for t in found]
     sizes = {(int(q.max()) + 1, int(k.max()) + 1) for q, k in axes}

@@ -14,6 +14,7 @@ from pyattnorg.capture.layout import Layout, Scene, refuse_channels
 from pyattnorg.capture.masks import causal, either, hidden_by_bias
 from pyattnorg.capture.maths import attend, output_error, unseen
 from pyattnorg.capture.products import Factors
+from pyattnorg.capture.reading import lie_of, read_map
 
 if TYPE_CHECKING:
     from pyattnorg.capture.recorder import Recorder
@@ -39,7 +40,7 @@ def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapp
     with unseen(q.device):
         n_queries, n_keys = q.shape[-2], k.shape[-2]
         found = Factors(q, k, equation=("nd", "md", "nm"))
-        layout, lie = recorder.read(scene, (*_lead(q, k), n_queries, n_keys), recorder.lie(found))
+        layout, lie = read_map(recorder, scene, (*_lead(q, k), n_queries, n_keys), lie_of(recorder.positions, found))
         refuse_channels(scene, layout.heads, n_queries, n_keys, v.shape[-1], q.stride(-1) > q.stride(-2), lie[0])
         slot = recorder.open(scene, "sdpa", layout, n_queries, n_keys, _key_heads(k, layout), lie=lie)
         if slot is None:

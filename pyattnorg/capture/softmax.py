@@ -16,6 +16,7 @@ from pyattnorg.capture.layout import Layout, Scene, refuse_channels
 from pyattnorg.capture.masks import by_numbers, either, truly_hidden
 from pyattnorg.capture.maths import Maps, unseen, wide
 from pyattnorg.capture.products import Factors
+from pyattnorg.capture.reading import read_map
 from pyattnorg.capture.trails import Lie, Trail
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _copy(recorder: Recorder, candidate: Candidate, x: Tensor, out: Tensor) -> N
             f"{candidate.scene.name}: its softmax runs over another axis than the last of a map of shape "
             f"{tuple(x.shape)}; expected (…, queries, keys) with softmax over the keys"
         )
-    layout, candidate.lie = recorder.read(candidate.scene, x.shape, candidate.trail.lie)
+    layout, candidate.lie = read_map(recorder, candidate.scene, x.shape, candidate.trail.lie)
     example = recorder.example_of(layout)
     recorder.budget_allows(layout, x.shape[-2], x.shape[-1])
     # copied now, since the model may go on to change either in place
@@ -130,8 +131,8 @@ def _changed(candidate: Candidate, applied: Tensor | None) -> str:
     if not worst > CHANGED:
         return ""
     return (
-        f"weights are those of softmax; the module mixes, gates or reweights them afterwards, by up to {worst:.0%} of a "
-        "row's largest"
+        f"weights are those of softmax; the module mixes, gates or reweights them afterwards, by up to {worst:.0%} of "
+        "a row's largest"
     )
 
 
