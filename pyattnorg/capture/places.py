@@ -41,7 +41,8 @@ class Places:
         suffix = module if own is None else own[2]
         stacked = own is not None and self._stacks(module) > 1  # stages of blocks: no one number counts the layers
         suffix = re.sub(r"\d+", "*", suffix)
-        return Place(module, prefix, suffix, None if stacked else number, cross, number if stacked else None)
+        stage = number if "*" in suffix else None
+        return Place(module, prefix, suffix, None if stacked else number, cross, stage)
 
     def next_layer(self, place: Place, shape: tuple[int, int]) -> int:
         """The layer of the next record there, of (queries, keys).

@@ -25,7 +25,7 @@ _MOVES = {
     "expand", "__getitem__", "chunk", "split", "unbind", "unfold", "movedim", "moveaxis", "swapaxes", "swapdims",
     "narrow", "select", "index_select", "flip", "clone", "tensor_split",
 }  # fmt: skip
-_PRODUCTS = {"matmul", "__matmul__", "bmm", "einsum", "scaled_dot_product_attention", "baddbmm", "softmax"}
+_PRODUCTS = {"matmul", "__matmul__", "bmm", "scaled_dot_product_attention"}
 _POOLS = {"amax", "mean", "max_pool2d", "avg_pool2d"}
 _KEPT = 512
 
@@ -97,14 +97,18 @@ class Positions:
             made = func((ids + 1).double(), *args[1:], **kwargs).to(torch.int32) - 1
         elif name in _MOVES:
             made = func(*[ids if a is x else a for a in args], **{k: ids if v is x else v for k, v in kwargs.items()})
+        elif name == "__iter__":
+            made = ids.unbind(0)
         elif name == "pad":
             values = {k: v for k, v in kwargs.items() if k not in ("mode", "value", "input")}
             widths = values.pop("pad", args[1] if len(args) > 1 else None)
             made = None if widths is None else torch.nn.functional.pad(ids, list(widths), value=-1)
         elif name in _POOLS and isinstance(out, Tensor):
             made = _pooled(name, ids, args, kwargs, out)
-        elif not isinstance(out, Tensor) or out.ndim != x.ndim or name in _PRODUCTS:
-            made = self._projected(name, args, ids, x, out)
+        elif name in _PRODUCTS:
+            return self._product(args, kwargs, out)
+        elif not isinstance(out, Tensor) or out.ndim != x.ndim or name == "einsum":
+            return None
         elif name == "linear" and out.shape[:-1] == x.shape[:-1]:
             made = ids[..., :1].expand(out.shape)
         elif name == "conv2d" and x.ndim == 4:
@@ -133,13 +137,20 @@ class Positions:
         if len(known) == len(found) and len({f[1] for f in known}) == 1:
             self._put(out, func([f[0] for f in known], *args[1:], **kwargs), known[0][1])
 
-    @staticmethod
-    def _projected(name: str, args: Sequence[Any], ids: Tensor, x: Tensor, out: Any) -> Tensor | None:
-        """Tokens times a matrix of weights."""
-        matrix = args[1] if len(args) > 1 else None
-        if name in ("matmul", "__matmul__") and args[0] is x and isinstance(matrix, Tensor) and matrix.ndim == 2:
-            return ids[..., :1].expand(out.shape)
-        return None
+    def _product(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
+        """Rows of a product are those of its first operand, if these are tokens: queries, or what they give to values.
+
+        Where channels come first it is the columns, and those of the second operand.
+        """
+        given = [*args, *kwargs.values()][:2]
+        if len(given) < 2 or not isinstance(out, Tensor):
+            return
+        left, right = (self._get(x) for x in given)
+        if left is not None and out.shape[:-1] == given[0].shape[:-1] and not _varies(left[0], -1):
+            self._put(out, left[0][..., :1].expand(out.shape), left[1])
+        elif right is not None and out.shape[-1] == given[1].shape[-1] and not _varies(right[0], -2):
+            with contextlib.suppress(RuntimeError):
+                self._put(out, right[0][..., :1, :].expand(out.shape), right[1])
 
     def _get(self, x: Any) -> tuple[Tensor, Origin] | None:
         found = self._known.get(id(x))
@@ -149,6 +160,11 @@ class Positions:
         if len(self._known) >= _KEPT:
             self._known = {k: v for k, v in self._known.items() if v[0]() is not None}
         self._known[id(x)] = (weakref.ref(x), ids, origin)
+
+
+def _varies(ids: Tensor, axis: int) -> bool:
+    """Whether tokens lie along an axis."""
+    return ids.ndim < -axis or bool((ids.select(axis, 0) != ids.select(axis, -1)).any())
 
 
 def _pooled(name: str, ids: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Tensor | None:

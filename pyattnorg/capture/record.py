@@ -28,8 +28,8 @@ class Place:
     """Where in the model a record comes from.
 
     `prefix` is the path before the stack of layers (None where there is no stack), `suffix` the path after it,
-    `number` the layer as the path counts it (None where only the order of calls counts: in stages of blocks, say,
-    where `stage` is the number of the stage).
+    `number` the layer as the path counts it (None where only the order of calls counts), `stage` that of the stage
+    where the path has blocks within stages.
     """
 
     module: str

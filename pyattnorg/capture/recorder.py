@@ -114,6 +114,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
 
     def _with_positions(self, name: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         out = self._look(name, func, args, kwargs)
+        if name == "__iter__":  # unpacking: what comes out has to be seen before it is given on
+            out = list(out)
+            self.guard(self._move, func, args, kwargs, out)
+            return iter(out)
         self.guard(self._move, func, args, kwargs, out)
         return out
 
