@@ -199,7 +199,7 @@ TRANSFORMERS = [
     decoder("CohereModel"),
     decoder("OlmoModel"),
     decoder("GraniteModel", "a scale of its own"),
-    decoder("DiffLlamaModel", "two maps a head", matrices=16, num_key_value_heads=2),
+    decoder("DiffLlamaModel", "one map, values in halves", **GQA),
     decoder("DeepseekV2Model", "latent attention", **MLA),
     decoder("DeepseekV3Model", "latent attention", **MLA),
     decoder("JambaModel", "hybrid: one layer attends", matrices=4, attn_layer_period=2, attn_layer_offset=1,

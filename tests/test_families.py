@@ -17,6 +17,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("timm")
 import torch
+import transformers
 from capture_models import softmax
 from families import FAMILIES, Family
 from torch import nn
@@ -27,6 +28,7 @@ from pyattnorg.capture import Capture, capture
 PAGE = Path(__file__).parents[1] / "docs" / "models.md"
 START, END = "<!-- table of attention classes: written by tests/test_families.py -->", "<!-- end of table -->"
 
+OLD = int(transformers.__version__.split(".")[0]) < 5  # outside CI
 Row = tuple[str, str, str, str, str]  # library, attention class, how it is seen, model, trait
 SEEN: dict[str, list[Row]] = {}
 
@@ -61,6 +63,8 @@ def mask_of(kind: str, n: int) -> np.ndarray[Any, Any]:
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f"{f.library}-{f.name}")
 def test_family(family: Family) -> None:
+    if OLD and not hasattr(transformers, family.name) and family.library == "transformers":
+        pytest.skip(f"transformers {transformers.__version__} has no {family.name}")
     model, given = family.make(), family.inputs()
     before, left = forward(model, given), traces(model)
     got = capture(model, given, example=1, verify=True)
@@ -70,7 +74,8 @@ def test_family(family: Family) -> None:
     assert all(a.dtype == b.dtype and bool(((a == b) | ((a != a) & (b != b))).all()) for a, b in zip(before, after))
 
     shapes = {name: (*g.shape[:2], g.shape[2]) for name, g in got.groups.items()}
-    assert shapes == family.groups
+    # names of modules, which groups go by, were others before transformers 5
+    assert shapes == family.groups or (OLD and sorted(shapes.values()) == sorted(family.groups.values()))
     check_numbers(family, got)
     check_masks(family, got)
     check_labels(family, got, model)
@@ -144,7 +149,8 @@ def check_labels(family: Family, got: Capture, model: nn.Module) -> None:
             assert heads.kv_group[mine].tolist()[:count] == list(wanted) or "two maps" in family.trait
             path = next(m for m, on in zip(heads.module, mine, strict=True) if on)
             numbers = [int(part) for part in path.split(".") if part.isdigit()]
-            if len(numbers) == 1 and "one set" not in family.trait and "two attentions" not in family.trait:
+            by_path = not any(word in family.trait for word in ("one set", "shared", "two attentions"))
+            if len(numbers) == 1 and by_path:
                 assert numbers[0] == layer
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -52,7 +53,7 @@ def _keep(
         return False
     # exp_ has overwritten its input, whose logarithm is as good as what it was
     source = out.log() if out is x or out.data_ptr() == x.data_ptr() else x.detach().clone()
-    kept = Trail(stage, trail.hidden, trail.masks, trail.key_heads, trail.channels_first, lie=trail.lie, source=source)
+    kept = replace(trail, stage=stage, source=source)
     recorder.trails.put(out, kept)
     return True
 
@@ -61,9 +62,7 @@ def _weights(recorder: Recorder, trail: Trail, scores: Tensor, out: Tensor) -> b
     scene = recorder.forwards.scene()
     if scene is None:
         return False
-    recorder.trails.put(
-        scores, Trail("scores", trail.hidden, trail.masks, trail.key_heads, trail.channels_first, lie=trail.lie)
-    )
+    recorder.trails.put(scores, replace(trail, stage="scores", source=None))
     see_softmax(recorder, scene, (scores, -1), {}, out)
     return True
 

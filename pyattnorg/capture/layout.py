@@ -161,9 +161,18 @@ def read_layout(shape: Sequence[int], scene: Scene, batches: Batches, rows: Rows
 
 
 def refuse_channels(
-    scene: Scene, heads: int, queries: int, keys: int, width: int, channels_first: bool, rows: Rows | None = None
+    scene: Scene,
+    heads: int,
+    queries: int,
+    keys: int,
+    width: int,
+    depth: int,
+    channels_first: bool,
+    rows: Rows | None = None,
 ) -> None:
-    """Refuse maps whose queries are channels: then heads x queries, not heads x value width, is the model's width.
+    """Refuse maps whose queries are channels: then heads x queries is the model's width, and heads x width is not.
+
+    `width` is that of values, `depth` that of queries and keys.
 
     Where both are the same number, only the order in memory tells: channels of a token lie side by side. Where queries
     were followed among the tokens (`rows`), that is known better.
@@ -177,7 +186,7 @@ def refuse_channels(
             value = getattr(child, name, None)
             if isinstance(value, int):
                 widths.add(value)
-    by_width = heads * queries in widths and heads * width not in widths
+    by_width = heads * queries in widths and not {heads * width, heads * depth} & widths
     if by_width or "channelattention" in kind or "channelattn" in kind or kind in ("xca", "crosscovarianceattn"):
         raise ChannelsError(
             f"{scene.name}: saw {heads} maps of {queries} x {queries} channels; attention over channels has no "

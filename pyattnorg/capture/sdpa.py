@@ -41,7 +41,10 @@ def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapp
         n_queries, n_keys = q.shape[-2], k.shape[-2]
         found = Factors(q, k, equation=("nd", "md", "nm"))
         layout, lie = read_map(recorder, scene, (*_lead(q, k), n_queries, n_keys), lie_of(recorder.positions, found))
-        refuse_channels(scene, layout.heads, n_queries, n_keys, v.shape[-1], q.stride(-1) > q.stride(-2), lie[0])
+        turned = q.stride(-1) > q.stride(-2)
+        refuse_channels(scene, layout.heads, n_queries, n_keys, v.shape[-1], q.shape[-1], turned, lie[0])
+        if recorder.had(scene, n_queries, q, k):
+            return
         slot = recorder.open(scene, "sdpa", layout, n_queries, n_keys, _key_heads(k, layout), lie=lie)
         if slot is None:
             return

@@ -147,7 +147,8 @@ def _record(
     assert weights is not None
     n_queries, all_keys = scores.shape[-2], scores.shape[-1]
     scene = recorder.forwards.around(candidate.scene)
-    refuse_channels(scene, layout.heads, n_queries, columns, width, candidate.trail.channels_first, candidate.lie[0])
+    trail, lie = candidate.trail, candidate.lie
+    refuse_channels(scene, layout.heads, n_queries, columns, width, trail.depth, trail.channels_first, lie[0])
     slot = recorder.open(
         scene, "softmax", layout, n_queries, columns, candidate.trail.key_heads, candidate.started, candidate.lie
     )

@@ -45,6 +45,7 @@ class Trail:
     candidate: Candidate | None = None
     flipped: bool = False  # the last two axes are swapped: keys x queries
     dropout: float = 0.0  # of weights, in training
+    depth: int = 0  # of queries and keys: what was summed over
     lie: Lie = (None, None)  # where queries and keys are among the tokens
     source: Tensor | None = None  # of exponentials and logarithms on their way to weights: a copy of the scores
 
@@ -91,7 +92,8 @@ class Trails:
         heads = keys.shape[-3] if factors.equation is None and keys.ndim == out.ndim >= 4 else None
         if heads is not None and heads > 1 and keys.stride(-3) == 0:
             heads = 1  # one head of keys, spread over all
-        self.put(out, Trail("scores", hidden, masks, heads, factors.channels_first, lie=lie))
+        depth = int(factors.left.shape[factors.summed(factors.left)])
+        self.put(out, Trail("scores", hidden, masks, heads, factors.channels_first, lie=lie, depth=depth))
 
     def follow(
         self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, x: Tensor, trail: Trail
