@@ -242,7 +242,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         layer, first = current.continues(call)
         if layer is None:
             layer = self.forwards.places.next_layer(scene.place, (queries, keys))
-        chunk = queries < keys and (layout.heads > 1 or scene.head_count() == 1)
+        # a module that is called again for other tokens gives no further heads
+        chunk = isinstance(call, tuple) or (queries < keys and (layout.heads > 1 or scene.head_count() == 1))
         current.note_call(call, layer, 0 if chunk else first + layout.heads)
         first = 0 if chunk else first
         current.seen.add(layer)

@@ -54,8 +54,10 @@ def read_windows(lead: Sequence[int], batches: Sequence[int], heads: int | None,
     found: list[Windowed] = []
     if rows is None and max(batches, default=1) > 1:
         return None  # nothing says whether windows or examples come first
-    for batch in sorted(set(batches) or {1}, reverse=True):
-        for factors in _readings(lead, batch, heads):
+    # heads have an axis of their own in most models; only then are readings with merged ones tried
+    tries = [(b, merged) for b in sorted(set(batches) or {1}, reverse=True) for merged in (False, True)]
+    for batch, merged in tries:
+        for factors in _readings(lead, batch, heads, merged):
             one = Windowed(lead, factors)
             if rows is not None and not _agrees(one, rows):
                 continue
@@ -73,9 +75,9 @@ def _alike(a: Windowed, b: Windowed) -> bool:
     return [f for f in a.factors if f[1] > 1] == [f for f in b.factors if f[1] > 1]
 
 
-def _readings(lead: tuple[int, ...], batch: int, heads: int | None) -> Iterator[tuple[Factor, ...]]:
+def _readings(lead: tuple[int, ...], batch: int, heads: int | None, merged: bool) -> Iterator[tuple[Factor, ...]]:
     """Every way to split the axes so that the batch is there once, the heads once, and the rest are windows."""
-    for split in product(*(_splits(n, batch, heads) for n in lead)):
+    for split in product(*(_splits(n, batch, heads, merged) for n in lead)):
         factors = tuple(f for axis in split for f in axis)
         counts = {r: prod(n for role, n in factors if role == r) for r in "bwh"}
         told = sum(role == "h" for role, _ in factors)
@@ -87,7 +89,7 @@ def _readings(lead: tuple[int, ...], batch: int, heads: int | None) -> Iterator[
             yield factors
 
 
-def _splits(n: int, batch: int, heads: int | None) -> Iterator[tuple[Factor, ...]]:
+def _splits(n: int, batch: int, heads: int | None, merged: bool) -> Iterator[tuple[Factor, ...]]:
     yield (("w", n),)
     if heads is None or n == heads:
         yield (("h", n),)
@@ -95,7 +97,7 @@ def _splits(n: int, batch: int, heads: int | None) -> Iterator[tuple[Factor, ...
         yield (("b", n),)
     if n % batch == 0 and n > batch:
         yield (("b", batch), ("w", n // batch))
-    if heads is not None and heads > 1 and n % (batch * heads) == 0 and n > heads:
+    if merged and heads is not None and heads > 1 and n % (batch * heads) == 0 and n > heads:
         rest = n // (batch * heads)
         yield (("b", batch), ("w", rest), ("h", heads))
         yield (("b", batch), ("h", heads), ("w", rest))
