@@ -38,6 +38,7 @@ def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapp
             f"{scene.name}: scaled_dot_product_attention got nested tensors, expected dense ones with a mask"
         )
     with unseen(q.device):
+        q, mask, out = _unpacked(scene, q, k, mask, out)
         n_queries, n_keys = q.shape[-2], k.shape[-2]
         found = Factors(q, k, equation=("nd", "md", "nm"))
         layout, lie = read_map(recorder, scene, (*_lead(q, k), n_queries, n_keys), lie_of(recorder.positions, found))
@@ -60,6 +61,28 @@ def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapp
             theirs = slot.take(_pick(out, layout, slot.example))
             error = output_error(maps.context(picked[2].to(maps.weights.dtype)), theirs, hidden)
         recorder.keep(slot, maps, mask=kind, dtype=precision, raw=True, output_error=error, dropout=dropout)
+
+
+def _unpacked(
+    scene: Scene, q: Tensor, k: Tensor, mask: Tensor | None, out: Tensor
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Queries, mask and output with an axis of all heads.
+
+    For a single new token transformers packs the heads that share keys into the axis of queries: what looks like
+    several queries of few heads is one query of many.
+    """
+    groups = getattr(scene.module, "num_key_value_groups", None)
+    heads = getattr(getattr(scene.module, "config", None), "num_attention_heads", None)
+    packed = (
+        isinstance(groups, int) and groups > 1 and isinstance(heads, int) and q.ndim == k.ndim == 4
+        and q.shape[2] == groups and q.shape[1] == k.shape[1] and q.shape[1] * groups == heads
+    )  # fmt: skip
+    if not packed:
+        return q, mask, out
+    q, out = (x.reshape(x.shape[0], heads, 1, x.shape[-1]) for x in (q, out))
+    if mask is not None and mask.ndim == 4 and mask.shape[1] > 1:
+        mask = mask.reshape(mask.shape[0], heads, 1, mask.shape[-1])
+    return q, mask, out
 
 
 def _lead(q: Tensor, k: Tensor) -> tuple[int, ...]:
