@@ -29,12 +29,23 @@ from pyattnorg.tree_comparison import MantelTest, adjusted_rand_index, copheneti
 from pyattnorg.trees import PartitionTree
 
 if TYPE_CHECKING:
-    from pyattnorg.capture import Capture, Estimate, capture, capturing, estimate, from_arrays, load_capture
+    from pyattnorg.capture import (
+        Capture,
+        Estimate,
+        capture,
+        capture_each,
+        capturing,
+        estimate,
+        from_arrays,
+        load_capture,
+    )  # fmt: skip
     from pyattnorg.report import report
 
 # Read when first asked for: `import pyattnorg` stays quick. `capture` and `report` are packages that can be called.
 _PACKAGES = ("capture", "report")
-_LATER = dict.fromkeys(("Capture", "Estimate", "capturing", "estimate", "from_arrays", "load_capture"), "capture")
+_LATER = dict.fromkeys(
+    ("Capture", "Estimate", "capture_each", "capturing", "estimate", "from_arrays", "load_capture"), "capture"
+)
 
 __all__ = [
     "Capture",
@@ -53,6 +64,7 @@ __all__ = [
     "adjusted_rand_index",
     "binary_tree",
     "capture",
+    "capture_each",
     "capturing",
     "cophenetic_correlation",
     "cosine_affinity",

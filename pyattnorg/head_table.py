@@ -17,7 +17,8 @@ class Heads:
     """The table of heads, layer-major: one entry a head in every column.
 
     `layer` and `head` count from 0 in the model's own numbering, `kv_group` says which heads share keys (the head
-    itself where none do), `group` names the part of the model (``""`` where there is one), `module` its module path.
+    itself where none do), `group` names the part of the model (``""`` where there is one), `module` its module path,
+    `window` the window that the head looks at in this matrix, -1 where it looks at all tokens.
     """
 
     layer: NDArray[np.int64]
@@ -25,8 +26,9 @@ class Heads:
     kv_group: NDArray[np.int64]
     group: tuple[str, ...]
     module: tuple[str, ...]
+    window: NDArray[np.int64]
 
-    COLUMNS = ("layer", "head", "kv_group", "group", "module")
+    COLUMNS = ("layer", "head", "kv_group", "group", "module", "window")
 
     @classmethod
     def of(cls, columns: Mapping[str, Sequence[Any]] | Heads | None, n: int) -> Heads:
@@ -51,6 +53,7 @@ class Heads:
             kv_group=whole("kv_group", head),
             group=tuple(str(g) for g in columns.get("group", [""] * n)),
             module=tuple(str(m) for m in columns.get("module", [""] * n)),
+            window=whole("window", np.full(n, -1, np.int64)),
         )
         twice = [label for label, count in Counter(table.labels).items() if count > 1]
         if twice:
@@ -62,11 +65,11 @@ class Heads:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """``L5H3``, with the group before it (``encoder.L5H3``) where there are several."""
+        """``L5H3``, ``L5W2H3`` within a window, with the group before it (``encoder.L5H3``) where there are several."""
         several = len(set(self.group)) > 1
         return tuple(
-            f"{group + '.' if several and group else ''}L{layer}H{head}"
-            for layer, head, group in zip(self.layer, self.head, self.group)
+            f"{group + '.' if several and group else ''}L{layer}{f'W{window}' if window >= 0 else ''}H{head}"
+            for layer, head, group, window in zip(self.layer, self.head, self.group, self.window)
         )
 
     def take(self, indices: Sequence[int] | NDArray[Any]) -> Heads:
@@ -78,6 +81,7 @@ class Heads:
             self.kv_group[at],
             tuple(self.group[i] for i in at),
             tuple(self.module[i] for i in at),
+            self.window[at],
         )
 
     def to_dict(self) -> dict[str, list[Any]]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pyattnorg.arrays import Array, FloatArray, mask_values, require_finite, to_numpy
 from pyattnorg.checks import one_of
+from pyattnorg.dropping import positions_of, renormalized, said
 from pyattnorg.head_table import Heads
 from pyattnorg.lazy import HeadValues, SomeHeads, read_values, read_visible
 from pyattnorg.visibility import BoolArray, as_deep_as, fill_invisible, visible_cells
@@ -223,6 +224,63 @@ class NetworkTensor:
         visible = self.visible[:, :, at] if self.visible is not None and self.visible.ndim == 3 else self.visible
         return self._with(values=self.values[:, :, at], visible=visible, heads=self.heads.take(at))
 
+    def without(
+        self, tokens: Literal["special"] | Sequence[int | str] = "special", *, renormalize: bool = False
+    ) -> NetworkTensor:
+        """The network without some tokens, as queries and as keys.
+
+        Parameters
+        ----------
+        tokens : "special" or sequence of positions and names
+            "special" means those that ``meta["special"]`` names: a tokenizer's special tokens, class tokens and
+            registers of images. A name means the token wherever it occurs.
+        renormalize : bool
+            Divide the rows of weights by what is left of them, so that they sum to 1 again. Without it they keep what
+            the model computed and sum to less. Scores stay as they are.
+
+        Returns
+        -------
+        NetworkTensor
+            ``meta["dropped"]`` holds the positions that were left out, whether rows were renormalised, and the mean
+            mass that the rows had lost.
+
+        Raises
+        ------
+        ValueError
+            No token would be left, or nothing says which tokens are special.
+        """
+        n_q, n_k, _ = self.shape
+        if isinstance(tokens, str):
+            special = self.meta.get("special")
+            if tokens != "special" or special is None:
+                raise ValueError(
+                    f"tokens: got {tokens!r}, and this network does not say which tokens are special; give positions "
+                    "or names, such as tokens=['[CLS]', '[SEP]']"
+                )
+            q, k = (np.array(special[axis], np.int64) for axis in ("queries", "keys"))
+        else:
+            q, k = positions_of(tokens, self.queries, n_q, "queries"), positions_of(tokens, self.keys, n_k, "keys")
+        rows, columns = np.setdiff1d(np.arange(n_q), q), np.setdiff1d(np.arange(n_k), k)
+        if not len(rows) or not len(columns):
+            raise ValueError(f"tokens: got {len(q)} queries and {len(k)} keys to leave out, expected some to be left")
+        values, seen = self.values[rows][:, columns], self.visible_cells()[rows][:, columns]
+        mass = None
+        if self.kind != "scores":
+            given = self.values[rows] if self.kind == "weights" else np.exp(self.values[rows])
+            lost = np.where(self.visible_cells()[rows], given, 0)[:, k].sum(1)
+            mass = float(lost.mean()) if lost.size else 0.0
+            if renormalize:
+                values, seen = renormalized(values, seen, self.kind)
+        meta = {name: value for name, value in self.meta.items() if name != "special"}
+        meta["dropped"] = said({"queries": q.tolist(), "keys": k.tolist()}, renormalize and mass is not None, mass)
+        return self._with(
+            values=values,
+            visible=None if seen.all() else seen,
+            queries=None if self.queries is None else [self.queries[i] for i in rows],
+            keys=None if self.keys is None else [self.keys[i] for i in columns],
+            meta=meta,
+        )
+
     # -- making it ready for numbers -------------------------------------------------------------------------------
 
     def filled(self, masked: Masked = "mean") -> NetworkTensor:
@@ -257,6 +315,10 @@ class NetworkTensor:
         meta["masked"] = "zero" if self.kind == "weights" else masked
         if not (queries.all() and keys.all()):
             meta["left_out"] = {"queries": np.flatnonzero(~queries).tolist(), "keys": np.flatnonzero(~keys).tolist()}
+            if "special" in meta:  # their positions among those that are left
+                left = {"queries": np.cumsum(queries) - 1, "keys": np.cumsum(keys) - 1}
+                on = {"queries": queries, "keys": keys}
+                meta["special"] = {a: [int(left[a][i]) for i in at if on[a][i]] for a, at in meta["special"].items()}
         return self._with(
             values=values,
             visible=seen[at],
@@ -276,6 +338,9 @@ class NetworkTensor:
         else:
             hidden = "" if self.visible is None else f", {self.visible_cells().mean():.0%} visible"
         layers = len({(g, int(n)) for g, n in zip(self.heads.group, self.heads.layer)})
+        dropped = self.meta.get("dropped")
+        if dropped is not None:
+            hidden += f", {len(dropped['keys'])} key(s) left out{', rows renormalised' * dropped['renormalized']}"
         return f"NetworkTensor({self.kind}, {q} queries x {k} keys x {h} heads of {layers} layer(s){hidden})"
 
 

@@ -58,6 +58,10 @@ def tiny(name: str, **more: Any) -> Any:
             "image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4
         },
         "LongformerModel": {**SIZES, "attention_window": 4},
+        "BigBirdModel": {**SIZES, "attention_type": "block_sparse", "block_size": 8, "num_random_blocks": 1},
+        "LongT5Model": {
+            "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "vocab_size": 50, "local_radius": 3
+        },
         "LEDModel": {
             "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
             "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "vocab_size": 50,

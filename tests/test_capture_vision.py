@@ -131,13 +131,9 @@ def test_pooling_and_stages_are_groups_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "size", "error", "said"),
     [
-        ("swin_tiny_patch4_window7_224", {"img_size": 56, "depths": (2, 2), "embed_dim": 16, "num_heads": (2, 4)}, 56,
-         UnsupportedAttentionError, "WindowAttention.*windows"),
-        ("xcit_nano_12_p16_224", {"img_size": 64, **SMALL}, 64, UnsupportedAttentionError, "XCA.*channels"),
-        ("cait_xxs24_224", {"img_size": 64, **SMALL}, 64, UnsupportedAttentionError, "TalkingHeadAttn.*after softmax"),
+        ("edgenext_xx_small", {}, 64, UnsupportedAttentionError, "CrossCovarianceAttn.*channels"),
+        ("coat_tiny", {"img_size": 64}, 64, NoAttentionError, "FactorAttnConvRelPosEnc.*no product of queries"),
         ("resnet18", {}, 64, NoAttentionError, "no attention was seen in ResNet"),
-        ("samvit_base_patch16", {"img_size": 64, **SMALL, "global_attn_indexes": (1,), "window_size": 2}, 64,
-         UnsupportedAttentionError, r"blocks\.0\.attn"),
     ],
 )  # fmt: skip
 def test_other_families_are_refused_by_name(

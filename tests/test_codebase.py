@@ -27,7 +27,18 @@ MODULES = {
 # A module may import those of lower levels, and of its own where no circle comes of it.
 LEVELS = (
     ("_core", "_version"),
-    ("arrays", "checks", "doors", "folders", "head_table", "visibility", "progress", "threads", "memory"),
+    (
+        "arrays",
+        "checks",
+        "doors",
+        "dropping",
+        "folders",
+        "head_table",
+        "visibility",
+        "progress",
+        "threads",
+        "memory",
+    ),
     ("lazy",),
     ("trees", "network", "plans", "reference", "known_trees", "tree_comparison"),
     ("kernels",),

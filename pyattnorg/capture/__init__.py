@@ -8,6 +8,7 @@ shapes, `places` and `groups` number layers and sort them into tensors. `writing
 
 from pyattnorg.capture.api import Tape, capture, capturing
 from pyattnorg.capture.arrays import from_arrays
+from pyattnorg.capture.each import capture_each
 from pyattnorg.capture.errors import CaptureError, CaptureTooLargeError, NoAttentionError, UnsupportedAttentionError
 from pyattnorg.capture.estimate import Estimate, estimate
 from pyattnorg.capture.models import LoadedModel, load_model
@@ -28,6 +29,7 @@ __all__ = [
     "Tape",
     "UnsupportedAttentionError",
     "capture",
+    "capture_each",
     "capturing",
     "estimate",
     "from_arrays",

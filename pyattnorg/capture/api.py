@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from pyattnorg.capture.cut import AxisChoice, Cut
 from pyattnorg.capture.errors import CaptureError
 from pyattnorg.capture.estimate import check_pass, raise_problem
-from pyattnorg.capture.inputs import Call, prepare
+from pyattnorg.capture.inputs import Call, prepare, special_ids
 from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.models import LoadedModel, need, opened
+from pyattnorg.capture.passes import Pass, by_name
 from pyattnorg.capture.result import Capture, build
 from pyattnorg.capture.select import HeadChoice, LayerChoice, Selection
+from pyattnorg.capture.steps import assembled
 from pyattnorg.capture.tokens import Naming, Patches
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ def capture(
     evaluate: bool = True,
     max_length: int | None = None,
     max_bytes: int | None = None,
+    check_padding: bool = True,
     **load: Any,
 ) -> Capture:
     """Run a model once and take the attention of every head, before and after softmax.
@@ -91,6 +94,9 @@ def capture(
         Cut text to this many tokens.
     max_bytes : int, optional
         Refuse a capture larger than this; by default what the machine's free memory allows.
+    check_padding : bool
+        Where the example is padded, run it alone too and compare: the report has the difference (``padding_error``)
+        and warns where padding changes what the model does, as without ``position_ids`` that follow the mask.
     **load
         For `load_model`, where `model` is a name; the model's own number format is ``torch_dtype`` here.
 
@@ -125,12 +131,16 @@ def capture(
 
     def run(writer: Writer | None) -> tuple[Tape, Any]:
         recorder = running.recorder(net, selection, keeping, call.example, max_bytes, writer)
-        output = running.run(net, recorder, call, evaluate=evaluate, verify=verify)
-        return Tape(recorder, Patches.of(net), named, tokenizer), output if "output" in keeping else None
+        output, [recorder] = running.run(net, [recorder], call, evaluate=evaluate, verify=verify)
+        tape = Tape(recorder, Patches.of(net), named, tokenizer, call.special_ids)
+        return tape, output if "output" in keeping else None
 
     if folder is None:
         tape, output = run(None)
-        return tape.capture(output=output)
+        found = tape.capture(output=output)
+        if check_padding:
+            compare_alone(net, tape.recorder, call, found, evaluate)
+        return found
     from pyattnorg.capture.storing import captured_to
 
     about = {
@@ -164,13 +174,15 @@ def capturing(
     tokenizer: Any = None,
     evaluate: bool = False,
     max_bytes: int | None = None,
+    windows: bool = False,
 ) -> Iterator[Tape]:
     """Watch a model that the user runs.
 
     ``with capturing(model) as tape: model(…)``, then ``tape.capture()``.
     Arguments are those of `capture`. The model's mode is left alone unless `evaluate` is true; what is recorded is the
     attention before dropout, and the report says where there was any. Forwards that autograd repeats (checkpointing)
-    are recorded once. Only the thread that opened it is watched.
+    are recorded once. Only the thread that opened it is watched. `windows` follows where tokens go on their way into
+    windows, so that maps can be laid out on the grid (`AttentionGroup.on_grid`); `capture` does so by itself.
     """
     keeping, selection = Keeping.of(keep, Cut.of(queries, keys), dtype), Selection.of(layers, heads)
     net = model.model if isinstance(model, LoadedModel) else model
@@ -187,6 +199,8 @@ def capturing(
     running.refuse_wrapped(net)
     net = running.unwrap(net)
     recorder = running.recorder(net, selection, keeping, example, max_bytes)
+    if windows:
+        recorder.follow_positions()
     tape = Tape(recorder, Patches.of(net), None if tokens is None else tuple(tokens), tokenizer)
     with running.mode_of(net, evaluate), recorder:
         yield tape
@@ -195,9 +209,18 @@ def capturing(
 class Tape:
     """What `capturing` has recorded: one entry a forward of the model."""
 
-    def __init__(self, recorder: Recorder, patches: Patches, tokens: tuple[str, ...] | None, tokenizer: Any) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        patches: Patches,
+        tokens: tuple[str, ...] | None,
+        tokenizer: Any,
+        special: frozenset[int] = frozenset(),
+    ) -> None:
         self.recorder, self._patches, self._tokens, self._tokenizer = recorder, patches, tokens, tokenizer
+        self._special = special or special_ids(tokenizer)
         self._made: dict[int, Capture] = {}
+        self._whole: Capture | None = None
 
     def __len__(self) -> int:
         return len(self.recorder.passes)
@@ -209,6 +232,7 @@ class Tape:
         """Forget what was recorded so far."""
         self.recorder.clear()
         self._made.clear()
+        self._whole = None
 
     def capture(self, index: int | None = None, *, output: Any = None) -> Capture:
         """The capture of one forward; `index` counts from 0 and may be left out where there was one.
@@ -233,18 +257,56 @@ class Tape:
             )
         at = (index or 0) % n
         if at not in self._made:
-            self._made[at] = self._make(at, output)
+            self._made[at] = self._make(recorder.passes[at], output)
         return self._made[at]
 
-    def _make(self, at: int, output: Any) -> Capture:
-        recorder, one = self.recorder, self.recorder.passes[at]
-        check_pass(recorder, one, kept=bool(one.records))
-        return build(one.records, self.naming(at), one.model, output)
+    def generated(self) -> Capture:
+        """The capture of a generation: the prompt's forward and one forward a new token, as one tensor.
 
-    def naming(self, at: int) -> Naming:
+        Queries are those of all steps, keys those of the last one; what a step did not see yet is not visible. Made for
+        greedy search and sampling: beams change places from step to step, and their rows would not be one text's.
+
+        Raises
+        ------
+        CaptureError
+            The passes do not follow one another, or some were taken out by `capture` before.
+        """
+        if self.recorder.problem is not None:
+            raise_problem(self.recorder.problem)
+        if not len(self):
+            raise CaptureError("capture: the model was not run inside capturing(), or by another thread; call it there")
+        if self._made:
+            raise CaptureError("generated: passes were taken by .capture() before; call generated() first")
+        self._whole = self._make(assembled(self.recorder.passes), None) if self._whole is None else self._whole
+        return self._whole
+
+    def _make(self, one: Pass, output: Any) -> Capture:
+        check_pass(self.recorder, one, kept=bool(one.records))
+        return build(one.records, self.naming(one), one.model, output, one.left_out)
+
+    def naming(self, one: Pass) -> Naming:
         """What names the tokens of a forward."""
-        recorder, one = self.recorder, self.recorder.passes[at]
-        return Naming(one.inputs, recorder.example or 0, self._tokens, self._tokenizer, self._patches)
+        example = self.recorder.example or 0
+        return Naming(one.inputs, example, self._tokens, self._tokenizer, self._patches, self._special)
 
 
-__all__ = ["Tape", "capture", "capturing"]
+def compare_alone(net: Any, recorder: Recorder, call: Call, found: Capture, evaluate: bool) -> None:
+    """Run a padded example alone, and say in the report of `found` whether its maps are the same."""
+    from pyattnorg.capture import padding, running
+
+    if recorder.keeping.cut.text:
+        return  # parts of maps are counted in the padded tokens
+    alone = padding.cropped(by_name(net, call.args, call.kwargs), recorder.passes[-1].inputs, recorder.example or 0)
+    if alone is None:
+        return
+    kinds = {kind for group in found.groups.values() for kind in group.tensors}
+    keeping = Keeping.of("weights" if "weights" in kinds else "scores")
+    other = running.recorder(net, recorder.selection, keeping, None, recorder.max_bytes)
+    try:
+        _, [other] = running.run(net, [other], Call(kwargs=alone), evaluate=evaluate)
+        padding.judge(found, Tape(other, Patches(), None, None).capture())
+    except Exception as error:  # whatever the model does with the shorter input
+        padding.unchecked(found, error)
+
+
+__all__ = ["Tape", "capture", "capturing", "compare_alone"]

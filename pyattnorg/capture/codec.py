@@ -11,12 +11,12 @@ import numpy as np
 
 from pyattnorg.capture.passes import Inputs
 from pyattnorg.capture.qk import QueriesKeys
-from pyattnorg.capture.record import Place, Record
+from pyattnorg.capture.record import Place, Record, Tokens
 from pyattnorg.capture.spans import Spans
 from pyattnorg.capture.tokens import Naming, Patches, Vocabulary
 
 _CLASSES: dict[str, Any] = {
-    cls.__name__: cls for cls in (Inputs, Naming, Patches, Place, QueriesKeys, Record, Spans, Vocabulary)
+    cls.__name__: cls for cls in (Inputs, Naming, Patches, Place, QueriesKeys, Record, Spans, Tokens, Vocabulary)
 }
 # One JSON object with this key stands for what JSON does not have; what it holds says for what.
 MARK = "is"
@@ -48,6 +48,8 @@ def encode(value: Any, put: Put | None = None, name: str = "") -> Any:
         return {MARK: "dict", "items": [[encode(k), encode(v, put, f"{name}.{k}")] for k, v in value.items()]}
     if isinstance(value, tuple):
         return {MARK: "tuple", "items": [encode(v, put, f"{name}.{i}") for i, v in enumerate(value)]}
+    if isinstance(value, frozenset):
+        return {MARK: "frozenset", "items": sorted(encode(v) for v in value)}
     if isinstance(value, list):
         return [encode(v, put, f"{name}.{i}") for i, v in enumerate(value)]
     raise TypeError(f"{name or 'value'}: {type(value).__name__} cannot be written to a store")
@@ -69,6 +71,8 @@ def decode(value: Any, get: Get | None = None) -> Any:
         return np.array(value["flat"], dtype=value["dtype"]).reshape(value["shape"])
     if kind == "dict":
         return {decode(k): decode(v, get) for k, v in value["items"]}
+    if kind == "frozenset":
+        return frozenset(value["items"])
     if kind == "tuple":
         return tuple(decode(v, get) for v in value["items"])
     return _CLASSES[kind](**{k: decode(v, get) for k, v in value["fields"].items()})

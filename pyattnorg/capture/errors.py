@@ -15,6 +15,18 @@ class UnsupportedAttentionError(CaptureError):
     """Attention was seen whose maps are not queries x keys of the model's tokens, or whose scores stay hidden."""
 
 
+class ChannelsError(UnsupportedAttentionError):
+    """Attention over channels, which is no attention between tokens: left out where the model has other attention."""
+
+
+class UnsureError(UnsupportedAttentionError):
+    """A map that could be read in two ways unless its tokens are followed."""
+
+
+class PositionsWanted(CaptureError):
+    """Attention within windows was seen; where they lie is only known if tokens are followed from the start."""
+
+
 class CaptureTooLargeError(CaptureError, MemoryError):
     """The maps would not fit in memory."""
 
@@ -24,4 +36,13 @@ def named(module: str, kind: str) -> str:
     return f"{module!r} ({kind})" if module else f"the model itself ({kind})"
 
 
-__all__ = ["CaptureError", "CaptureTooLargeError", "NoAttentionError", "UnsupportedAttentionError", "named"]
+__all__ = [
+    "CaptureError",
+    "CaptureTooLargeError",
+    "ChannelsError",
+    "NoAttentionError",
+    "PositionsWanted",
+    "UnsupportedAttentionError",
+    "UnsureError",
+    "named",
+]

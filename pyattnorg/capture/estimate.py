@@ -106,7 +106,7 @@ def estimate(
     """
     from pyattnorg.capture.inputs import prepare
 
-    loaded, net = opened(model, load)
+    loaded, net = opened(model, load, "estimate")
     keeping, selection = Keeping.of(keep, Cut.of(queries, keys), dtype), Selection.of(layers, heads)
     need("torch", "torch")
     from pyattnorg.capture import running, survey
@@ -158,6 +158,8 @@ def check_pass(recorder: Recorder, one: Pass | None, *, kept: bool) -> Pass:
         raise_problem(recorder.problem)
     if one is None or not one.complete:
         raise CaptureError("capture: the forward did not end (it raised, or is still running); run it again")
+    if not kept and not one.seen and one.left_out:
+        raise UnsupportedAttentionError(one.left_out[0])
     if not kept and not one.seen:
         raise NoAttentionError(recorder.explain_nothing(one))
     lost = one.lost()

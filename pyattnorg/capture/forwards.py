@@ -7,9 +7,9 @@ but for one on the root that reads keyword arguments.
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from itertools import count
 from typing import Any
 
 import torch
@@ -57,7 +57,10 @@ class Forwards:
         self.places = Places(self._modules)
         self.batches = Batches()
         self.running: list[nn.Module] = []
-        self._maps: list[Counter[int]] = []  # for each running call: maps that it gave, and those of its children
+        self._calls: list[int] = []  # a number for each running call
+        self._numbers = count()
+        self.on_return: Callable[[nn.Module, Any, Mapping[str, Any]], None] | None = None  # and of every return
+        self.on_call: Callable[[Any, Mapping[str, Any]], None] | None = None  # told of every call's arguments
 
     def open(self, stack: ExitStack) -> nn.Module:
         """Register the hooks; `stack` removes them."""
@@ -78,8 +81,8 @@ class Forwards:
         return root
 
     def _forget(self) -> None:
-        self._root = None
-        for held in (self.running, self._maps, self._modules, self._names):
+        self._root = self.on_call = self.on_return = None  # no circle may keep anything alive
+        for held in (self.running, self._calls, self._modules, self._names):
             held.clear()
 
     def scene(self) -> Scene | None:
@@ -98,21 +101,18 @@ class Forwards:
         place = self.places.place([self._names[id(m)] for m in running])
         return Scene(place, running[-1], tuple(running[-2:-5:-1]), tuple(chain))
 
-    def is_one_of_several(self, scene: Scene, queries: int) -> bool:
-        """Count a map, and say whether the same call gave one before: queries in chunks, say, or one head at a time.
+    def call_of(self, scene: Scene, queries: int) -> object:
+        """The call that a map belongs to: one may give several maps, for queries in chunks or one head at a time.
 
-        By call these would look like layers. A root without modules for its layers is numbered so all the same, and a
-        shared attention module too if its queries are as many as the input's tokens.
+        By call these would look like layers. A root without modules for its layers is numbered so all the same (None),
+        and a shared attention module too if its queries are as many as the input's tokens.
         """
         at = max((i for i, m in enumerate(self.running) if m is scene.module), default=0)
-        own = self._maps[at]
-        own[0] += 1
         if at == 0:
-            return False
-        above = self._maps[at - 1]
-        above[id(scene.module)] += 1
-        again = at > 1 and above[id(scene.module)] > 1 and queries not in self.batches.lengths
-        return own[0] > 1 or again
+            return None
+        if at > 1 and queries not in self.batches.lengths:
+            return self._calls[at - 1], id(scene.module)
+        return self._calls[at]
 
     def count_like(self, module: nn.Module) -> int:
         """Modules of the same class in the model."""
@@ -134,7 +134,9 @@ class Forwards:
                 self.batches = Batches()
             self._guard(self._read, module, args, {})
         self.running.append(module)
-        self._maps.append(Counter())
+        self._calls.append(next(self._numbers))
+        if self.on_call is not None:
+            self._guard(self.on_call, args, {})
 
     def _read_root(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None) -> None:
         # another thread may run the module while torch is only half done with registering this: without kwargs
@@ -149,9 +151,12 @@ class Forwards:
     def _after(self, module: nn.Module, args: Any, *rest: Any) -> Any:
         if not self._mine(module) or module not in self.running:
             return None
-        while self.running and self.running.pop() is not module:
-            pass  # modules whose forward was left by an exception that was caught further out
-        del self._maps[len(self.running) :]
+        while self.running and self.running[-1] is not module:
+            self.running.pop()  # modules whose forward was left by an exception that was caught further out
+        if self.on_return is not None and len(rest) == 2:  # it did not raise
+            self._guard(self.on_return, module, args, rest[0])
+        self.running.pop()
+        del self._calls[len(self.running) :]
         again = None
         raised = len(rest) == 1  # always_call tells of an exception by leaving out the keyword arguments
         fast = isinstance(module, FAST) and not self._shapes_only

@@ -34,6 +34,17 @@ class Bucket:
         """(queries, keys) of its maps."""
         return self.records[0].shape[1], self.records[0].shape[2]
 
+    @property
+    def stage(self) -> str:
+        """The stage that all of its layers are of, if they are."""
+        stages = {r.place.stage for r in self.records}
+        return "" if len(stages) > 1 or None in stages else str(stages.pop())
+
+    @property
+    def windows(self) -> int:
+        """Windows of its layers, 0 where there are none."""
+        return self.records[0].windows
+
 
 def group(records: Sequence[Record]) -> dict[str, list[Record]]:
     """Records by group, named; a model with one kind of attention has the one group ``""``."""
@@ -41,7 +52,7 @@ def group(records: Sequence[Record]) -> dict[str, list[Record]]:
     for record in records:
         prefix, suffix, cross = record.place.series
         fitting = [b for b in buckets if (b.prefix, b.suffix, b.cross) == (prefix, suffix, cross)]
-        same_shape = [b for b in fitting if b.shape == record.shape[1:]]
+        same_shape = [b for b in fitting if (*b.shape, b.windows) == (*record.shape[1:], record.windows)]
         if same_shape:
             same_shape[0].records.append(record)
         else:
@@ -60,7 +71,7 @@ def _merged(buckets: list[Bucket]) -> list[Bucket]:
     out: list[Bucket] = []
     for bucket in buckets:
         for other in out:
-            alike = (other.prefix, other.cross, other.shape) == (bucket.prefix, bucket.cross, bucket.shape)
+            alike = all(getattr(other, a) == getattr(bucket, a) for a in ("prefix", "cross", "shape", "windows"))
             if alike and bucket.prefix is not None and not other.layers & bucket.layers:
                 other.records.extend(bucket.records)
                 break
@@ -95,7 +106,9 @@ def _names(buckets: list[Bucket]) -> list[str]:
     names = [plain(b) for b in buckets]
     finer: list[Callable[[Bucket], str]] = [
         lambda b: b.prefix or "",
+        lambda b: b.stage,
         lambda b: f"{b.shape[0]}x{b.shape[1]}",
+        lambda b: f"in {b.windows}" if b.windows else "",
         lambda b: b.suffix,
     ]
     for tell in finer:

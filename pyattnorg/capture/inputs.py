@@ -22,6 +22,7 @@ class Call:
     kwargs: dict[str, Any] = field(default_factory=dict)
     example: int | None = None
     tokens: tuple[str, ...] | None = None
+    special_ids: frozenset[int] = frozenset()
 
 
 def prepare(
@@ -107,7 +108,13 @@ def _text(
     device = _device(model)
     accepted = _accepted(model)
     kwargs = {k: v.to(device) for k, v in encoded.items() if accepted is None or k in accepted}
-    return Call(kwargs=kwargs, tokens=tuple(names))
+    return Call(kwargs=kwargs, tokens=tuple(names), special_ids=special_ids(tokenizer))
+
+
+def special_ids(tokenizer: Any) -> frozenset[int]:
+    """Ids of a tokenizer's special tokens; none without a tokenizer that knows of any."""
+    found = getattr(tokenizer, "all_special_ids", ())
+    return frozenset(int(i) for i in found) if isinstance(found, (list, tuple, set)) else frozenset()
 
 
 def _check_known(tokenizer: Any, ids: list[int]) -> None:

@@ -63,6 +63,13 @@ def dense(visible: Any) -> BoolArray | None:
     return cells
 
 
+def whole(maps: Any) -> Any:
+    """Maps of a layer as one array, however they were kept."""
+    if maps is None or isinstance(maps, np.ndarray):
+        return maps
+    return np.stack([maps.head(i) for i in range(maps.shape[0])])
+
+
 class LayerStack:
     """The maps of some layers one after the other; padding is left out on the way. A `pyattnorg.lazy.HeadValues`."""
 
@@ -108,4 +115,4 @@ class LayerStack:
         return None if cells.all() else cells
 
 
-__all__ = ["LayerStack", "dense", "is_plain", "maps_of"]
+__all__ = ["LayerStack", "dense", "is_plain", "maps_of", "whole"]

@@ -9,8 +9,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError, named
+from pyattnorg.capture.errors import CaptureError, ChannelsError, UnsupportedAttentionError, UnsureError, named
+from pyattnorg.capture.positions import Rows
 from pyattnorg.capture.record import Place
+from pyattnorg.capture.windows import Windowed, read_windows
 
 _HEAD_COUNTS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "num_head", "nhead", "heads")
 _KEY_HEAD_COUNTS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_kv_head", "kv_heads")
@@ -96,10 +98,23 @@ class Layout:
 
     batch: int
     heads: int
-    kind: Literal["batch, heads", "batch*heads", "batch", "heads", ""]
+    kind: Literal["batch, heads", "batch*heads", "batch", "heads", "", "windows"]
+    windowed: Windowed | None = None
+
+    @property
+    def windows(self) -> int:
+        """Windows of an example; 0 where the map is over all tokens."""
+        return 0 if self.windowed is None else self.windowed.count("w")
+
+    @property
+    def rows(self) -> int:
+        """Maps of an example: heads, or heads of every window."""
+        return self.heads * max(self.windows, 1)
 
     def pick(self, x: Tensor, example: int) -> Tensor:
-        """One example of a tensor whose leading axes match the map's or broadcast to them: (heads or 1, m, n)."""
+        """One example of a tensor whose leading axes match the map's or broadcast to them: (rows or 1, m, n)."""
+        if self.windowed is not None:
+            return self.windowed.pick(x, example)
         lead = {"batch, heads": 2, "": 0}.get(self.kind, 1)
         x = x.reshape((1,) * (lead + 2 - x.ndim) + tuple(x.shape)) if x.ndim < lead + 2 else x
         if self.kind == "batch, heads":
@@ -113,52 +128,61 @@ class Layout:
         return x if self.kind == "heads" else x[None]
 
 
-def read_layout(shape: Sequence[int], scene: Scene, batches: Batches) -> Layout:
-    """Read the shape (…, queries, keys) of a map that `scene` made, or refuse it."""
+def read_layout(shape: Sequence[int], scene: Scene, batches: Batches, rows: Rows | None = None) -> Layout:
+    """Read the shape (…, queries, keys) of a map that `scene` made, or refuse it.
+
+    `rows` says where its queries lie among the tokens, if they were followed there.
+    """
     shape = tuple(int(n) for n in shape)
-    queries, said = shape[-2], scene.head_count()
+    queries, said, around = shape[-2], scene.head_count(), scene.head_count_around()
     if 0 in shape:
         raise CaptureError(f"{scene.name}: saw a map of shape {shape}, expected at least one query and key")
     if len(shape) == 4:
         batch, heads = shape[:2]
-        if said is not None and said != heads and scene.head_count_around() != heads:
-            raise UnsupportedAttentionError(
-                f"{scene.name}: saw a map of shape {shape}, expected (batch, {said} heads, queries, keys) as the "
-                "module's head count says; this layout is not supported"
-            )
-        if not batches.accept(batch, queries):
-            raise UnsupportedAttentionError(
-                f"{scene.name}: saw {batch} maps of {queries} x {shape[3]} for a batch of {batches}; attention within "
-                "windows or patches that lie in the batch axis is not supported in this version"
-            )
-        return Layout(batch, heads, "batch, heads")
-    if len(shape) == 3:
-        first, around = shape[0], scene.head_count_around()
-        if around is not None and around > 1:
-            if first % around == 0 and batches.accept(first // around, queries):
-                batch = first // around
-                return Layout(batch, around, "heads" if batch == 1 else "batch*heads")
-        elif batches.accept(first, queries):
-            return Layout(first, 1, "batch")
-        known = "no number of heads" if around is None else f"{around} heads"
-        raise UnsupportedAttentionError(
-            f"{scene.name}: saw a map of shape {shape}, expected (batch, heads, queries, keys) or (batch * heads, "
-            f"queries, keys); the module knows {known} and the batch is {batches}"
-        )
-    if len(shape) == 2 and shape[0] == shape[1]:
+        fits = said is None or heads in (said, around)
+        if fits and batches.accept(batch, queries):
+            return Layout(batch, heads, "batch, heads")
+    elif len(shape) == 3:
+        first = shape[0]
+        if around is not None and around > 1 and first % around == 0 and batches.accept(first // around, queries):
+            batch = first // around
+            return Layout(batch, around, "heads" if batch == 1 else "batch*heads")
+        if (around in (None, 1) or first == max(batches.sizes, default=0)) and batches.accept(first, queries):
+            return Layout(first, 1, "batch")  # one head at a time, if the module has several
+    elif len(shape) == 2 and shape[0] == shape[1]:
         return Layout(1, 1, "")
+    if len(shape) > 2 and batches.sizes:
+        counts = [said, around] if said is not None and said != around else [around]
+        for count in counts:
+            found = read_windows(shape[:-2], sorted(batches.sizes), count, rows)
+            if found is not None:
+                return Layout(found.count("b"), found.count("h"), "windows", found)
+    known = "no number of heads" if around is None else f"{around} heads"
     raise UnsupportedAttentionError(
-        f"{scene.name}: saw a map of shape {shape}, expected (batch, heads, queries, keys); windows, groups or other "
-        "axes around the map are not supported in this version"
+        f"{scene.name}: saw a map of shape {shape}, expected (batch, heads, queries, keys) or (batch * heads, "
+        f"queries, keys), with windows beside them; the module knows {known} and the batch is {batches}: this cannot "
+        "be read in one way only; capture one example at a time, or say num_heads on the module"
     )
 
 
-def refuse_channels(scene: Scene, heads: int, queries: int, keys: int, width: int, channels_first: bool) -> None:
-    """Refuse maps whose queries are channels: then heads x queries, not heads x value width, is the model's width.
+def refuse_channels(
+    scene: Scene,
+    heads: int,
+    queries: int,
+    keys: int,
+    width: int,
+    depth: int,
+    channels_first: bool,
+    rows: Rows | None = None,
+) -> None:
+    """Refuse maps whose queries are channels: then heads x queries is the model's width, and heads x width is not.
 
-    Where both are the same number, only the order in memory tells: channels of a token lie side by side.
+    `width` is that of values, `depth` that of queries and keys.
+
+    Where both are the same number, only the order in memory tells: channels of a token lie side by side. Where queries
+    were followed among the tokens (`rows`), that is known better.
     """
-    if queries != keys:
+    if queries != keys or (rows is not None and len(set(rows.token.reshape(-1, queries)[0].tolist())) == queries):
         return
     kind = type(scene.module).__name__.lower()
     widths = set()
@@ -167,14 +191,14 @@ def refuse_channels(scene: Scene, heads: int, queries: int, keys: int, width: in
             value = getattr(child, name, None)
             if isinstance(value, int):
                 widths.add(value)
-    by_width = heads * queries in widths and heads * width not in widths
+    by_width = heads * queries in widths and not {heads * width, heads * depth} & widths
     if by_width or "channelattention" in kind or "channelattn" in kind or kind in ("xca", "crosscovarianceattn"):
-        raise UnsupportedAttentionError(
+        raise ChannelsError(
             f"{scene.name}: saw {heads} maps of {queries} x {queries} channels; attention over channels has no "
             "queries and keys among the tokens and is not supported"
         )
     if channels_first and queries == width and queries > 1:
-        raise UnsupportedAttentionError(
+        raise UnsureError(
             f"{scene.name}: saw {heads} maps of {queries} x {queries}, and cannot tell tokens from channels, as there "
             f"are {queries} of both; use an input of another length"
         )

@@ -53,6 +53,7 @@ def make_record(
     dropout: float,
     padding: BoolArray | None,
     qk: QueriesKeys | None = None,
+    note: str = "",
 ) -> Record:
     """Check that softmax of the scores is the weights, and put both on the shelf.
 
@@ -61,12 +62,14 @@ def make_record(
     UnsupportedAttentionError
         The scores and the weights, or the weights and the output, do not belong together.
     """
-    tally = _Tally(bad=np.zeros(len(slot.heads), np.int64))
+    tally = _Tally(bad=np.zeros(slot.shape[0], np.int64))
     cells = Cells(slot)
     for part in parts:
         _look(slot, part, shelf, tally, cells, raw)
     bad = [int(n) for n in tally.bad]
     weight = max(sum(n for _, n in tally.sink), 1)
+    windows = max(slot.layout.windows, 1)
+    heads = np.tile(slot.heads, windows) + slot.first_head
     row: dict[str, Any] = {
         "group": "",
         "layer": slot.layer,
@@ -74,10 +77,11 @@ def make_record(
         "backend": slot.backend,
         "dtype": str(dtype).removeprefix("torch."),
         "shape": list(slot.kept_shape),
+        "windows": slot.layout.windows,
         "mask": mask,
         "visible": tally.visible / max(tally.cells, 1),
         "nonfinite": sum(bad),
-        "nonfinite_heads": [int(slot.heads[i]) for i, n in enumerate(bad) if n],
+        "nonfinite_heads": sorted({int(heads[i]) for i, n in enumerate(bad) if n}),
         "row_sums": [min(tally.sums), max(tally.sums)] if tally.sums and not any(bad) else None,
         "sink_mass": sum(x * n for x, n in tally.sink) / weight if tally.sink else None,
         "softmax_error": tally.softmax_error,
@@ -85,6 +89,8 @@ def make_record(
         "dropout": dropout,
         "seconds": 0.0,
         "bytes": 0,
+        "padding_error": None,
+        "note": note,
     }
     if not row["nonfinite"]:
         _judge(slot, "softmax of its scores and its weights", tally.relative, precision)
@@ -93,8 +99,8 @@ def make_record(
     record = Record(
         place=slot.scene.place,
         layer=slot.layer,
-        heads=slot.heads,
-        kv_group=slot.kv_group,
+        heads=heads,
+        kv_group=np.tile(slot.kv_group + slot.first_head, windows),
         scores=kept.get("scores"),
         weights=kept.get("weights"),
         visible=cells.take(compact=shelf.lazy or qk is not None),
@@ -105,6 +111,10 @@ def make_record(
         rows=_told(slot.rows, slot.shape[1]),
         columns=_told(slot.columns, slot.shape[2]),
         qk=qk,
+        window=np.repeat(np.arange(windows), len(slot.heads)) if slot.layout.windows else None,
+        tokens=slot.tokens,
+        call=slot.call,
+        first_head=slot.first_head,
     )
     row["bytes"] = sum(_size(x) for x in (record.scores, record.weights, record.visible)) + (qk.nbytes if qk else 0)
     return record

@@ -120,14 +120,14 @@ def load_model(
     return loaded
 
 
-def opened(model: Any, load: dict[str, Any]) -> tuple[LoadedModel | None, Any]:
+def opened(model: Any, load: dict[str, Any], door: str = "capture") -> tuple[LoadedModel | None, Any]:
     """What came as `model`, loaded if it is a name: (with what prepares its inputs, the model itself)."""
     loaded = model if isinstance(model, LoadedModel) else None
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         options = {"dtype" if name == "torch_dtype" else name: value for name, value in load.items()}
         loaded = load_model(model, **options)
     elif load:
-        raise TypeError(f"capture: unexpected argument(s) {sorted(load)}; loading options go with a model's name")
+        raise TypeError(f"{door}: unexpected argument(s) {sorted(load)}; loading options go with a model's name")
     return loaded, model if loaded is None else loaded.model
 
 

@@ -43,7 +43,7 @@ class Inputs:
 
     def read(self, module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
         """Read what a forward was given, by the names of its arguments."""
-        for name, value in _by_name(module, args, kwargs).items():
+        for name, value in by_name(module, args, kwargs).items():
             if getattr(value, "ndim", 0) == 4 and bool(value.is_floating_point()):
                 self.image = (int(value.shape[-2]), int(value.shape[-1]))
             if getattr(value, "ndim", 0) != 2:
@@ -63,7 +63,8 @@ class Inputs:
         return None if row.all() or not row.any() else row
 
 
-def _by_name(module: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def by_name(module: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a module's forward, by name."""
     try:
         names = list(inspect.signature(module.forward).parameters)
     except (TypeError, ValueError):
@@ -81,6 +82,17 @@ class Pass:
     seen: set[int] = field(default_factory=set)  # layers, whether they were kept or not
     inputs: Inputs = field(default_factory=Inputs)
     complete: bool = False
+    left_out: list[str] = field(default_factory=list)  # attention over channels, say
+    calls: dict[object, tuple[int, int]] = field(default_factory=dict)  # of those that gave maps: layer, heads so far
+
+    def continues(self, call: object) -> tuple[int | None, int]:
+        """Layer and heads so far of a call that gave maps before."""
+        return (None, 0) if call is None else self.calls.get(call, (None, 0))
+
+    def note_call(self, call: object, layer: int, heads: int) -> None:
+        """Remember that a call gave maps."""
+        if call is not None:
+            self.calls[call] = layer, heads
 
     def add_note(self, note: Note) -> None:
         """Keep a note; of many alike the first few."""
@@ -98,4 +110,4 @@ class Pass:
         return "; ".join(said) + (f"; and {len(left) - 3} more" if len(left) > 3 else "")
 
 
-__all__ = ["Inputs", "Note", "Pass"]
+__all__ = ["Inputs", "Note", "Pass", "by_name"]

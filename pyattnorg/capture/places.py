@@ -23,7 +23,7 @@ class Places:
     def __init__(self, modules: Mapping[str, Any]) -> None:
         self._modules = modules
         self._known: dict[str, tuple[str, int, str] | None] = {}
-        self._layers: dict[tuple[object, ...], int] = {}  # the last layer, of a series, and of each shape in it
+        self._taken: dict[tuple[object, ...], set[int]] = {}  # layers so far, of a series, and of each shape in it
 
     def place(self, running: Iterable[str]) -> Place:
         """The place that this chain of running modules means.
@@ -40,7 +40,9 @@ class Places:
         own = self._axis(module)
         suffix = module if own is None else own[2]
         stacked = own is not None and self._stacks(module) > 1  # stages of blocks: no one number counts the layers
-        return Place(module, prefix, re.sub(r"\d+", "*", suffix), None if stacked else number, cross)
+        suffix = re.sub(r"\d+", "*", suffix)
+        stage = number if "*" in suffix else None
+        return Place(module, prefix, suffix, None if stacked else number, cross, stage)
 
     def next_layer(self, place: Place, shape: tuple[int, int]) -> int:
         """The layer of the next record there, of (queries, keys).
@@ -48,18 +50,18 @@ class Places:
         It is the path's number, or where maps of this shape had that one before (a shared module), the next one.
         """
         alike = (*place.series, *shape)
-        before = self._layers.get(alike, -1)
+        taken = self._taken.setdefault(alike, set())
         if place.number is None:
-            layer = self._layers.get(place.series, -1) + 1
+            layer = max(self._taken.get(place.series, ()), default=-1) + 1
         else:
-            layer = place.number if place.number > before else before + 1
-        self._layers[alike] = layer
-        self._layers[place.series] = max(layer, self._layers.get(place.series, -1))
+            layer = place.number if place.number not in taken else max(taken) + 1
+        taken.add(layer)
+        self._taken.setdefault(place.series, set()).add(layer)
         return layer
 
     def restart(self) -> None:
         """Start numbering again: another forward pass begins."""
-        self._layers.clear()
+        self._taken.clear()
 
     def _is_cross(self, module: str) -> bool:
         found = _CROSS.search(module)

@@ -44,6 +44,15 @@ class Factors:
         offset = x.ndim - len(mine)
         return bool(summed) and query >= 0 and x.stride(offset + summed[-1]) > x.stride(offset + query)
 
+    def summed(self, x: Tensor) -> int:
+        """The axis of an operand of scores that is summed over: the width of its heads (a negative number)."""
+        if self.equation is None:
+            return -1 if x is self.left else -2
+        mine, other, out = self.equation
+        if x is self.right and x is not self.left:
+            mine, other = other, mine
+        return next((i - len(mine) for i, label in enumerate(mine) if label in other and label not in out), -1)
+
     def sums_over(self, x: Tensor, axis: int, kept: int) -> bool:
         """Whether the product sums over axis `axis` of operand `x` and keeps axis `kept` (negative numbers)."""
         if self.equation is None:
@@ -68,6 +77,14 @@ class Factors:
         for label, size in zip(other, y.shape[-len(other) :], strict=False):
             width *= size if label in out and label not in mine else 1
         return int(width)
+
+
+def function_name(func: Any) -> str:
+    """The bare name of an intercepted function, of a property for its getter."""
+    name = str(getattr(func, "__name__", ""))
+    if name == "__get__":
+        return str(getattr(getattr(func, "__self__", None), "__name__", name))
+    return name.partition(".")[0]  # an aten overload is called softmax.int
 
 
 def factors(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Factors | None:
@@ -102,4 +119,4 @@ def _einsum(args: Sequence[Any]) -> Factors | None:
     return Factors(operands[0], operands[1], None, (terms[0], terms[1], out))
 
 
-__all__ = ["NAMES", "Factors", "factors"]
+__all__ = ["NAMES", "Factors", "factors", "function_name"]

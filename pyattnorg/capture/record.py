@@ -15,11 +15,21 @@ BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
+class Tokens:
+    """Tokens of every window, -1 for padding: (windows, queries) and (windows, keys), counted over `grid`."""
+
+    queries: NDArray[np.int64]
+    keys: NDArray[np.int64]
+    grid: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Place:
     """Where in the model a record comes from.
 
     `prefix` is the path before the stack of layers (None where there is no stack), `suffix` the path after it,
-    `number` the layer as the path counts it (None where only the order of calls counts).
+    `number` the layer as the path counts it (None where only the order of calls counts), `stage` that of the stage
+    where the path has blocks within stages.
     """
 
     module: str
@@ -27,6 +37,7 @@ class Place:
     suffix: str
     number: int | None
     cross: bool
+    stage: int | None = None
 
     @property
     def series(self) -> tuple[str | None, str, bool]:
@@ -56,14 +67,24 @@ class Record:
     rows: tuple[int, int, int] | None = None  # start, stop, step of the queries that were kept; None: all
     columns: tuple[int, int, int] | None = None  # of the keys
     qk: QueriesKeys | None = None
+    window: NDArray[np.int64] | None = None  # of each map, where attention is within windows
+    tokens: Tokens | None = None  # where the windows lie
+    call: object = None  # maps of one call of one module belong together
+    first_head: int = 0  # of this map, where its call gave others before
+
+    @property
+    def windows(self) -> int:
+        """How many windows it holds, 0 where the map is over all tokens."""
+        return 0 if self.window is None else int(self.window.max()) + 1
 
 
 class Report(list[dict[str, Any]]):
     """What was noticed per layer: a list of dicts, one a layer, printed as a table."""
 
     COLUMNS = (
-        "group", "layer", "module", "backend", "dtype", "shape", "mask", "visible", "nonfinite", "row_sums",
-        "sink_mass", "softmax_error", "output_error", "dropout", "seconds", "bytes",
+        "group", "layer", "module", "backend", "dtype", "shape", "windows", "mask", "visible", "nonfinite", "row_sums",
+        "sink_mass", "softmax_error", "output_error", "padding_error", "dropout", "seconds", "bytes",
+        "note",
     )  # fmt: skip
 
     def __init__(self, rows: Iterable[dict[str, Any]] = ()) -> None:
@@ -77,7 +98,8 @@ class Report(list[dict[str, Any]]):
         if not self:
             return "Report(no layers)"
         # a column that says nothing in any layer is left out of the print, not of the rows
-        dull = {"group": "", "sink_mass": None, "output_error": None, "softmax_error": None, "dropout": 0.0}
+        dull = {"group": "", "windows": 0, "padding_error": None, "note": "", "sink_mass": None, "output_error": None}
+        dull |= {"softmax_error": None, "dropout": 0.0}
         names = [
             name for name in self.COLUMNS if any(name in row and row[name] != dull.get(name, object()) for row in self)
         ]

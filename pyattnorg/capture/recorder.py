@@ -7,6 +7,7 @@ says whose they are. Whatever goes wrong in here is kept and raised after the fo
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -16,30 +17,36 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from pyattnorg.capture.banded import Band, see_band
 from pyattnorg.capture.compiled import as_written
 from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError
 from pyattnorg.capture.forwards import Forwards, Guard
+from pyattnorg.capture.handmade import see_handmade
 from pyattnorg.capture.keeping import Keeping
-from pyattnorg.capture.layout import Batches, Layout, Scene
+from pyattnorg.capture.layout import Batches, Layout, Scene, tensors_in
 from pyattnorg.capture.maths import unseen
 from pyattnorg.capture.measure import make_record
 from pyattnorg.capture.memory import Budget
 from pyattnorg.capture.mha import see_mha
 from pyattnorg.capture.parameters import address, storages
 from pyattnorg.capture.passes import Note, Pass
+from pyattnorg.capture.positions import Positions
 from pyattnorg.capture.products import NAMES as PRODUCTS
-from pyattnorg.capture.products import factors
+from pyattnorg.capture.products import factors, function_name
 from pyattnorg.capture.qk import QueriesKeys
+from pyattnorg.capture.reading import lie_of, watched
 from pyattnorg.capture.record import BoolArray
 from pyattnorg.capture.sdpa import see_sdpa
 from pyattnorg.capture.select import Selection
 from pyattnorg.capture.shelf import MemoryShelf, Shelf
 from pyattnorg.capture.slots import Part, Slot, need
 from pyattnorg.capture.softmax import see_product, see_softmax
-from pyattnorg.capture.trails import Trails, function_name
+from pyattnorg.capture.trails import Lie, Trails
+from pyattnorg.capture.windows import locate
 from pyattnorg.capture.writing import Writer
 
 _SOFTMAX = {"softmax", "special_softmax", "_softmax"}
+_QUIET = {"size", "dim", "shape", "device", "dtype", "ndim", "is_floating_point", "is_meta"}  # they give no tensors
 _HIDDEN_KERNELS = ("flash", "efficient_attention", "cudnn_attention", "flex_attention", "_native_multi_head_attention")
 
 
@@ -63,9 +70,13 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         self.writer = writer
         self.implementation = str(getattr(getattr(model, "config", None), "_attn_implementation", None) or "")
         self.trails = Trails()
+        self.bands: dict[int, Band] = {}  # softmaxes of Longformer modules that are running
+        self.positions: Positions | None = None
+        self.may_restart = False  # whoever runs the model can run it again, if positions are wanted
         self.guard = Guard(self.trails.clear)
         self.forwards = Forwards(model, self.guard, self.trails.clear, shapes_only=self.shapes_only)
         self._cleanup = ExitStack()
+        self._last: tuple[object, weakref.ref[Tensor], weakref.ref[Tensor]] | None = None
 
     @property
     def passes(self) -> list[Pass]:
@@ -87,6 +98,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         with ExitStack() as stack:
             stack.callback(self.trails.clear)
             stack.enter_context(as_written())
+            self.forwards.on_return = self._returned
             self._parameters = storages(self.forwards.open(stack))
             super().__enter__()
             self._cleanup = stack.pop_all()
@@ -107,6 +119,26 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         if not self.forwards.running or self.guard.problem is not None:
             return func(*args, **kwargs)
         name = function_name(func)
+        if self.positions is not None:
+            return self._with_positions(name, func, args, kwargs)
+        return self._look(name, func, args, kwargs)
+
+    def _with_positions(self, name: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        out = self._look(name, func, args, kwargs)
+        if name == "__iter__":  # unpacking: what comes out has to be seen before it is given on
+            out = list(out)
+            self.guard(self._move, func, args, kwargs, out)
+            return iter(out)
+        self.guard(self._move, func, args, kwargs, out)
+        return out
+
+    def _move(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        x = next((t for t in tensors_in([out])), None)
+        if self.positions is not None and x is not None:
+            with unseen(x.device):
+                self.positions.follow(func, args, kwargs, out)
+
+    def _look(self, name: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if name == "scaled_dot_product_attention":
             return self._see(see_sdpa, func, args, kwargs)
         if func is F.multi_head_attention_forward:
@@ -119,7 +151,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
             return out
         if any(kernel in name for kernel in _HIDDEN_KERNELS) and not name.startswith("can_use"):
             self.guard(self._refuse_kernel, name)
-        if not self.trails:
+        if not self.trails or name in _QUIET:
             return func(*args, **kwargs)
         followed = self.trails.first(args, kwargs)
         out = func(*args, **kwargs)
@@ -131,7 +163,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         out = func(*args, **kwargs)
         scene = self.forwards.scene()
         if scene is not None:
-            self.guard(see, self, scene, args, kwargs, out)
+            self.guard(watched, self, see, scene, args, kwargs, out)
         return out
 
     def _product(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
@@ -140,14 +172,16 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
             return
         for x in (found.left, found.right):
             trail = self.trails.get(x)
-            if trail is not None and trail.stage == "weights" and see_product(self, found, x, trail):
+            candidate = None if trail is None or trail.stage != "weights" else trail.candidate
+            if candidate is not None and watched(self, see_product, candidate.scene, found, x, trail):
                 return
         with unseen(found.left.device):
-            self.trails.born(found, out, self._is_parameter)
+            self.trails.born(found, out, self._is_parameter, lie_of(self.positions, found))
 
     def _follow(self, func: Any, args: Any, kwargs: Any, out: Any, x: Tensor, trail: Any) -> None:
         with unseen(x.device):
-            self.trails.follow(func, args, kwargs, out, x, trail)
+            if not see_handmade(self, func, out, x, trail, args, kwargs):
+                self.trails.follow(func, args, kwargs, out, x, trail)
 
     def _refuse_kernel(self, name: str) -> None:
         scene = self.forwards.scene()
@@ -156,6 +190,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
                 f"{scene.name}: calls the kernel {name} directly, whose scores cannot be seen; use "
                 "scaled_dot_product_attention or plain attention (attn_implementation='sdpa' or 'eager')"
             )
+
+    def _returned(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
+        if self.bands:
+            see_band(self, module, args, kwargs)
 
     def _is_parameter(self, x: Tensor) -> bool:
         return isinstance(x, nn.Parameter) or address(x) in self._parameters
@@ -177,7 +215,20 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
 
     def budget_allows(self, layout: Layout, queries: int, keys: int) -> None:
         """Raise if one layer's maps alone are too large to copy."""
-        self._budget.check(0, 0, (layout.heads, queries, keys), layout.heads * queries * keys * 8)
+        self._budget.check(0, 0, (layout.rows, queries, keys), layout.rows * queries * keys * 8)
+
+    def follow_positions(self) -> None:
+        """Follow where tokens lie, from the next forward on."""
+        self.positions = Positions()
+        self.forwards.on_call = self.positions.start
+
+    def again(self, model: nn.Module) -> Recorder:
+        """A new recorder like this one, that follows where tokens lie."""
+        if self.writer is not None:
+            self.writer.restart()
+        new = Recorder(model, self.selection, self.keeping, self.example, self.max_bytes, self.writer)
+        new.follow_positions()
+        return new
 
     def clear(self) -> None:
         """Forget what was recorded."""
@@ -194,28 +245,33 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         key_heads: int | None,
         started: float | None = None,
         sizes: tuple[int, int] | None = None,
+        lie: Lie = (None, None),
     ) -> Slot | None:
         """Number the layer and let it in; None if it was not asked for, or is on disk.
 
         `sizes` are the width of queries and keys and the heads with a bias of their own, where these are known.
         """
         started = time.perf_counter() if started is None else started
-        if self.forwards.is_one_of_several(scene, queries):
-            raise UnsupportedAttentionError(
-                f"{scene.name}: gives several maps in one call (queries in chunks, one head at a time, or two maps); "
-                "this is not supported in this version"
-            )
-        layer = self.forwards.places.next_layer(scene.place, (queries, keys))
         current = self.passes[-1]
+        call = self.forwards.call_of(scene, queries)
+        layer, first = current.continues(call)
+        if layer is None:
+            layer = self.forwards.places.next_layer(scene.place, (queries, keys))
+        # a module that is called again for other tokens gives no further heads
+        chunk = isinstance(call, tuple) or (queries < keys and (layout.heads > 1 or scene.head_count() == 1))
+        current.note_call(call, layer, 0 if chunk else first + layout.heads)
+        first = 0 if chunk else first
         current.seen.add(layer)
-        heads = self.selection.among(layer, layout.heads)
+        heads = self.selection.among(layer, first + layout.heads)
+        heads = heads[heads >= first] - first
         if not len(heads):
             return None
-        cut, shape = self.keeping.cut, (len(heads), queries, keys)
-        key_heads = scene.key_head_count(layout.heads, key_heads)
+        cut, shape = self.keeping.cut, (len(heads) * max(layout.windows, 1), queries, keys)
+        key_heads, example = scene.key_head_count(layout.heads, key_heads), self.example_of(layout)
+        tokens = None if layout.windowed is None else locate(layout.windowed, *lie, example)
         slot = Slot(
-            scene, backend, layout, layer, self.example_of(layout), heads, key_heads, started, cut.rows(queries),
-            cut.columns(keys), shape, self.keeping,
+            scene, backend, layout, layer, example, heads, key_heads, started, cut.rows(queries), cut.columns(keys),
+            shape, self.keeping, tokens, call, first,
         )  # fmt: skip
         return slot if self.admit(slot, sizes) else None
 
@@ -231,6 +287,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         self._budget.admit(slot.layer, more, slot.kept_shape, need(slot, sizes))
         return True
 
+    def had(self, scene: Scene, queries: int, q: Tensor, k: Tensor) -> bool:
+        """Whether the same call has given this very map before, for other values (DiffLlama halves them)."""
+        call = self.forwards.call_of(scene, queries)
+        before, self._last = self._last, (call, weakref.ref(q), weakref.ref(k))
+        return before is not None and call is not None and before[0] == call and before[1]() is q and before[2]() is k
+
     def keep(
         self,
         slot: Slot,
@@ -243,6 +305,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         dropout: float = 0.0,
         padding: BoolArray | None = None,
         qk: QueriesKeys | None = None,
+        note: str = "",
     ) -> None:
         """Check a layer's maps, and keep them."""
         records = self.passes[-1].records
@@ -253,7 +316,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
             shelf = self.writer.shelf(len(records), slot, self.keeping)
         record = make_record(
             slot, parts, shelf, mask=mask, dtype=dtype, precision=precision or dtype, raw=raw, dropout=dropout,
-            padding=padding, qk=qk,
+            padding=padding, qk=qk, note=note,
         )  # fmt: skip
         record.row["seconds"] = time.perf_counter() - slot.started
         if self.writer is not None:

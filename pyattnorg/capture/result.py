@@ -12,7 +12,9 @@ from pyattnorg.capture.errors import CaptureError
 from pyattnorg.capture.groups import group
 from pyattnorg.capture.keeping import MAPS
 from pyattnorg.capture.layered import LayerStack, dense, is_plain, maps_of
-from pyattnorg.capture.record import BoolArray, Record, Report
+from pyattnorg.capture.parts import joined
+from pyattnorg.capture.record import BoolArray, Record, Report, Tokens
+from pyattnorg.capture.scatter import on_grid
 from pyattnorg.capture.tokens import Naming
 from pyattnorg.network import NetworkTensor
 
@@ -28,6 +30,8 @@ class AttentionGroup:
     shape: tuple[int, int, int]  # queries, keys, heads
     tensors: Mapping[str, NetworkTensor] = field(repr=False)
     missing: Mapping[str, str] = field(default_factory=dict, repr=False)  # why a tensor is not there
+    windows: tuple[tuple[Tokens | None, int], ...] = field(default=(), repr=False)  # where they lie, matrices of each
+    image: tuple[int, int] | None = field(default=None, repr=False)
 
     @property
     def scores(self) -> NetworkTensor:
@@ -38,6 +42,18 @@ class AttentionGroup:
     def weights(self) -> NetworkTensor:
         """Attention after softmax, queries x keys x heads."""
         return self._get("weights")
+
+    def on_grid(self, kind: Kind = "weights") -> NetworkTensor:
+        """Maps of windows laid out over all tokens of the grid, a matrix a layer and head, with the mask that follows.
+
+        Raises
+        ------
+        CaptureError
+            Where the windows lie is not known, or the tensor was not kept.
+        """
+        if not self.windows:
+            return self._get(kind)
+        return on_grid(self._get(kind), [t for t, _ in self.windows], [n for _, n in self.windows], self.image)
 
     def _get(self, kind: Kind) -> NetworkTensor:
         if kind in self.tensors:
@@ -61,6 +77,8 @@ class Capture:
         What the model returned, where ``keep`` held "output".
     store : mapping, optional
         Of a capture on disk: where it is and what it is of.
+    left_out : tuple of str
+        What looked like attention and is none between tokens: attention over channels.
     """
 
     groups: Mapping[str, AttentionGroup]
@@ -68,6 +86,7 @@ class Capture:
     model: str = ""
     output: Any = field(default=None, repr=False)
     store: Mapping[str, Any] | None = field(default=None, repr=False)
+    left_out: tuple[str, ...] = ()
 
     @property
     def scores(self) -> NetworkTensor:
@@ -112,10 +131,12 @@ def build(
     naming: Naming,
     model: str,
     output: Any = None,
+    left_out: Sequence[str] = (),
     store: Mapping[str, Any] | None = None,
 ) -> Capture:
     """Group records and make network tensors of them. The records' arrays are given up on the way."""
     groups: dict[str, AttentionGroup] = {}
+    records = joined(records)
     rows = [r.row for r in records]
     for name, members in group(records).items():
         for record in members:
@@ -126,19 +147,28 @@ def build(
         raise CaptureError(
             f"tokens: got {len(naming.tokens)} names, expected as many as queries or keys: {sorted(sizes)}"
         )
-    return Capture(groups, Report(rows), model, output, store)
+    return Capture(groups, Report(rows), model, output, store, tuple(left_out))
 
 
 def _group(name: str, records: Sequence[Record], naming: Naming, model: str) -> AttentionGroup:
     first = records[0]
-    keep_q, queries = _cut(*naming.axis(records, keys=False), first.rows)
-    keep_k, keys = _cut(*naming.axis(records, keys=True), first.columns)
+    real_q, named_q = naming.axis(records, keys=False)
+    real_k, named_k = naming.axis(records, keys=True)
+    special = naming.special(records, named_q, named_k, real_q, real_k)
+    keep_q, queries = _cut(real_q, named_q, first.rows)
+    keep_k, keys = _cut(real_k, named_k, first.columns)
+    if special is not None:
+        special = {
+            "queries": _moved(special["queries"], real_q, first.rows),
+            "keys": _moved(special["keys"], real_k, first.columns),
+        }
     heads: dict[str, list[Any]] = {
         "layer": [r.layer for r in records for _ in r.heads],
         "head": [int(h) for r in records for h in r.heads],
         "kv_group": [int(g) for r in records for g in r.kv_group],
         "group": [name for r in records for _ in r.heads],
         "module": [r.place.module for r in records for _ in r.heads],
+        "window": [-1 if r.window is None else int(r.window[i]) for r in records for i in range(len(r.heads))],
     }
     tensors: dict[str, NetworkTensor] = {}
     missing: dict[str, str] = {}
@@ -152,6 +182,7 @@ def _group(name: str, records: Sequence[Record], naming: Naming, model: str) -> 
             missing[kind] = broken
             continue
         meta: dict[str, Any] = {"source": "capture", "model": model}
+        meta |= {} if special is None else {"special": special}
         if kind == "scores":
             meta["raw"] = all(r.raw or r.visible is None for r in records)
         if not all(map(is_plain, given)):
@@ -168,7 +199,8 @@ def _group(name: str, records: Sequence[Record], naming: Naming, model: str) -> 
     kept = [first.shape[i] if part is None else len(range(*part)) for i, part in ((1, first.rows), (2, first.columns))]
     n_q, n_k = (n if keep is None else int(keep.sum()) for n, keep in zip(kept, (keep_q, keep_k), strict=True))
     layers = tuple(sorted({r.layer for r in records}))
-    return AttentionGroup(name, layers, (n_q, n_k, len(heads["layer"])), tensors, missing)
+    windows = tuple((r.tokens, len(r.heads)) for r in records) if records[0].windows else ()
+    return AttentionGroup(name, layers, (n_q, n_k, len(heads["layer"])), tensors, missing, windows, naming.inputs.image)
 
 
 def _cut(
@@ -186,6 +218,16 @@ def _cut(
         place = np.cumsum(real) - 1
         names = [names[place[i]] for i in at if real[i]]
     return real[list(at)], names
+
+
+def _moved(at: Sequence[int], real: BoolArray | None, part: tuple[int, int, int] | None) -> list[int]:
+    """Places among the kept tokens of those that are at these places among all that are no padding."""
+    if part is None:
+        return list(at)
+    kept = [i for i in range(*part) if real is None or real[i]]
+    place = {token: i for i, token in enumerate(kept)}
+    tokens = at if real is None else np.flatnonzero(real)[list(at)].tolist()
+    return [place[t] for t in tokens if t in place]
 
 
 def _columns(cells: BoolArray | None, part: tuple[int, int, int] | None) -> BoolArray | None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pyattnorg.capture.compiled import refuse_compiled
-from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError
+from pyattnorg.capture.errors import CaptureError, PositionsWanted, UnsupportedAttentionError
 from pyattnorg.capture.inputs import Call
 from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.layout import tensors_in
@@ -87,14 +87,24 @@ def mode_of(model: nn.Module, evaluate: bool) -> Iterator[None]:
                     m.training = training
 
 
-def run(model: nn.Module, recorder: Recorder, call: Call, *, evaluate: bool, verify: bool) -> Any:
-    """One forward under the recorder, without gradients; what it raises goes through unchanged."""
+def run(
+    model: nn.Module, recorders: list[Recorder], call: Call, *, evaluate: bool, verify: bool = False
+) -> tuple[Any, list[Recorder]]:
+    """One forward under recorders, without gradients; what it raises goes through unchanged.
+
+    Windows make it two: the second one follows where tokens lie. Returned are the recorders that have the maps.
+    """
     # no_grad, not inference_mode: a buffer that the model makes and keeps on the way must stay usable in training
     with mode_of(model, evaluate), torch.no_grad():
-        start = _random_state() if verify else None
+        start = _random_state()
+        for r in recorders:
+            r.may_restart = True
         try:
-            with recorder:
-                output = model(*call.args, **call.kwargs)
+            output = _forward(model, recorders, call)
+            if any(isinstance(r.problem, PositionsWanted) for r in recorders):
+                recorders = [r.again(model) for r in recorders]
+                _set_random_state(start)
+                output = _forward(model, recorders, call)
         except Exception as error:
             if type(error).__module__.startswith("torch._dynamo"):
                 raise UnsupportedAttentionError(
@@ -102,9 +112,16 @@ def run(model: nn.Module, recorder: Recorder, call: Call, *, evaluate: bool, ver
                     "use attn_implementation='sdpa' or 'eager', or the uncompiled function"
                 ) from error
             raise
-        if start is not None and recorder.problem is None:
+        if verify and all(r.problem is None for r in recorders):
             _compare(model, call, output, start)
-    return output
+    return output, recorders
+
+
+def _forward(model: nn.Module, recorders: list[Recorder], call: Call) -> Any:
+    with contextlib.ExitStack() as stack:
+        for r in recorders:
+            stack.enter_context(r)
+        return model(*call.args, **call.kwargs)
 
 
 def _compare(model: nn.Module, call: Call, output: Any, start: list[Any]) -> None:

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from pyattnorg.capture.errors import UnsupportedAttentionError
-from pyattnorg.capture.layout import Layout, Scene, read_layout, refuse_channels
+from pyattnorg.capture.layout import Layout, Scene, refuse_channels
 from pyattnorg.capture.masks import causal, either, hidden_by_bias
 from pyattnorg.capture.maths import attend, output_error, unseen
+from pyattnorg.capture.products import Factors
+from pyattnorg.capture.reading import lie_of, read_map
 from pyattnorg.capture.slots import Part, Slot
 from pyattnorg.capture.sources import products
 
@@ -38,11 +40,16 @@ def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapp
             f"{scene.name}: scaled_dot_product_attention got nested tensors, expected dense ones with a mask"
         )
     with unseen(q.device):
+        q, mask, out = _unpacked(scene, q, k, mask, out)
         n_queries, n_keys = q.shape[-2], k.shape[-2]
-        layout = read_layout((*_lead(q, k), n_queries, n_keys), scene, recorder.batches)
-        refuse_channels(scene, layout.heads, n_queries, n_keys, v.shape[-1], q.stride(-1) > q.stride(-2))
+        found = Factors(q, k, equation=("nd", "md", "nm"))
+        layout, lie = read_map(recorder, scene, (*_lead(q, k), n_queries, n_keys), lie_of(recorder.positions, found))
+        turned = q.stride(-1) > q.stride(-2)
+        refuse_channels(scene, layout.heads, n_queries, n_keys, v.shape[-1], q.shape[-1], turned, lie[0])
+        if recorder.had(scene, n_queries, q, k):
+            return
         sizes = (int(q.shape[-1]), _bias_heads(mask, layout))
-        slot = recorder.open(scene, "sdpa", layout, n_queries, n_keys, _key_heads(k, layout), sizes=sizes)
+        slot = recorder.open(scene, "sdpa", layout, n_queries, n_keys, _key_heads(k, layout), sizes=sizes, lie=lie)
         if slot is None:
             return
         precision = out.dtype if out.is_floating_point() else q.dtype
@@ -73,6 +80,28 @@ def attended(
         yield Part(block, maps, error)
 
 
+def _unpacked(
+    scene: Scene, q: Tensor, k: Tensor, mask: Tensor | None, out: Tensor
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Queries, mask and output with an axis of all heads.
+
+    For a single new token transformers packs the heads that share keys into the axis of queries: what looks like
+    several queries of few heads is one query of many.
+    """
+    groups = getattr(scene.module, "num_key_value_groups", None)
+    heads = getattr(getattr(scene.module, "config", None), "num_attention_heads", None)
+    packed = (
+        isinstance(groups, int) and groups > 1 and isinstance(heads, int) and q.ndim == k.ndim == 4
+        and q.shape[2] == groups and q.shape[1] == k.shape[1] and q.shape[1] * groups == heads
+    )  # fmt: skip
+    if not packed:
+        return q, mask, out
+    q, out = (x.reshape(x.shape[0], heads, 1, x.shape[-1]) for x in (q, out))
+    if mask is not None and mask.ndim == 4 and mask.shape[1] > 1:
+        mask = mask.reshape(mask.shape[0], heads, 1, mask.shape[-1])
+    return q, mask, out
+
+
 def _lead(q: Tensor, k: Tensor) -> tuple[int, ...]:
     """Leading axes of the maps: those of the queries, but keys may bring a larger batch."""
     if q.ndim == 4 and k.ndim == 4:
@@ -96,7 +125,7 @@ def _bias_heads(mask: Tensor | None, layout: Layout) -> int:
 def _pick(x: Tensor, layout: Layout, example: int) -> Tensor:
     """One example as (heads, n, d), heads of keys repeated for the heads of queries that share them."""
     x = layout.pick(x, example)
-    if x.shape[0] != layout.heads:
+    if layout.windowed is None and x.shape[0] != layout.heads:
         x = x.repeat_interleave(layout.heads // x.shape[0], 0)
     return x
 

@@ -15,6 +15,7 @@ from pyattnorg.capture.cut import count
 from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.layout import Layout, Scene
 from pyattnorg.capture.maths import Maps
+from pyattnorg.capture.record import Tokens
 
 # Cells of the maps that are looked at together: every check needs a few arrays of that many.
 BLOCK = 1 << 23
@@ -34,14 +35,18 @@ class Slot:
     started: float
     rows: slice
     columns: slice
-    shape: tuple[int, int, int]  # (kept heads, all queries, all keys)
+    shape: tuple[int, int, int]  # (kept heads of every window, all queries, all keys)
     keeping: Keeping
+    tokens: Tokens | None = None  # where windows lie
+    call: object = None
+    first_head: int = 0  # heads that earlier maps of the same call had
 
     def take(self, x: Tensor) -> Tensor:
         """The wanted heads of a tensor (heads, …); one that is the same for all heads stays as it is."""
         if len(self.heads) == self.layout.heads or len(x) == 1:
             return x
-        return x[torch.as_tensor(self.heads, device=x.device)]
+        rows = (np.arange(len(x) // self.layout.heads)[:, None] * self.layout.heads + self.heads).ravel()
+        return x[torch.as_tensor(rows, device=x.device)]
 
     def take_rows(self, x: Tensor) -> Tensor:
         """The wanted queries of a tensor (heads, queries, …); one that is the same for all queries stays as it is."""
@@ -104,7 +109,11 @@ def need(slot: Slot, sizes: tuple[int, int] | None) -> int:
     total = heads * queries * keys * size * len(slot.keeping.maps)
     if "qk" in slot.keeping and sizes is not None:
         width, biased = sizes
-        total += (heads * queries + len(set(slot.kv_group.tolist())) * slot.shape[2]) * width * size
+        total += (
+            (heads * queries + len(set(slot.kv_group.tolist())) * max(slot.layout.windows, 1) * slot.shape[2])
+            * width
+            * size
+        )
         total += min(heads, biased) * queries * slot.shape[2] * size
     return total
 

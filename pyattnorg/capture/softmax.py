@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from pyattnorg.capture.banded import hold_band, is_banded
 from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError
-from pyattnorg.capture.layout import Layout, Scene, read_layout, refuse_channels
-from pyattnorg.capture.masks import by_numbers, either, truly_hidden
+from pyattnorg.capture.layout import Layout, Scene, refuse_channels
+from pyattnorg.capture.masks import by_numbers, either, has_values, truly_hidden
 from pyattnorg.capture.maths import Maps, unseen, wide
 from pyattnorg.capture.products import Factors
+from pyattnorg.capture.reading import read_map
 from pyattnorg.capture.slots import parts_of
-from pyattnorg.capture.trails import Trail
+from pyattnorg.capture.trails import Lie, Trail
 
 if TYPE_CHECKING:
     from pyattnorg.capture.passes import Note
@@ -38,6 +40,7 @@ class Candidate:
     axis_is_last: bool
     started: float
     layout: Layout | None = None
+    lie: Lie = (None, None)
     example: int = 0
     scores: Tensor | None = None  # copies of the one example, (heads, queries, keys)
     weights: Tensor | None = None
@@ -52,6 +55,9 @@ def see_softmax(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: M
     x = given.pop(0) if x is None and given else x
     axis = kwargs.get("dim", given[0] if given else None)
     if not isinstance(x, Tensor) or not isinstance(out, Tensor) or x.ndim < 2:
+        return
+    if is_banded(scene.module):
+        hold_band(recorder, scene, x, out)
         return
     trail = recorder.trails.get(x)
     if trail is None or trail.stage != "scores":
@@ -74,7 +80,7 @@ def _copy(recorder: Recorder, candidate: Candidate, x: Tensor, out: Tensor) -> N
             f"{candidate.scene.name}: its softmax runs over another axis than the last of a map of shape "
             f"{tuple(x.shape)}; expected (…, queries, keys) with softmax over the keys"
         )
-    layout = read_layout(x.shape, candidate.scene, recorder.batches)
+    layout, candidate.lie = read_map(recorder, candidate.scene, x.shape, candidate.trail.lie)
     example = recorder.example_of(layout)
     recorder.budget_allows(layout, x.shape[-2], x.shape[-1])
     if recorder.shapes_only:
@@ -91,7 +97,7 @@ def _own(x: Tensor) -> Tensor:
     return own.clone() if own.data_ptr() == x.data_ptr() else own
 
 
-def see_product(recorder: Recorder, factors: Factors, x: Tensor, trail: Trail) -> bool:
+def see_product(recorder: Recorder, scene: Scene, factors: Factors, x: Tensor, trail: Trail) -> bool:
     """Record the candidate that `x` comes from, if this product weighs values with it."""
     candidate = trail.candidate
     assert candidate is not None
@@ -107,42 +113,48 @@ def see_product(recorder: Recorder, factors: Factors, x: Tensor, trail: Trail) -
     if candidate.refusal is not None:
         raise candidate.refusal
     with unseen(x.device):
-        if trail.dropout == 0.0 and not recorder.shapes_only:
-            _refuse_changed(candidate, x.transpose(-2, -1) if trail.flipped else x)
-        _record(recorder, candidate, int(x.shape[keys]), factors.width(x), trail.dropout)
+        applied = None if trail.dropout else x.transpose(-2, -1) if trail.flipped else x
+        _record(recorder, candidate, int(x.shape[keys]), factors.width(x), trail.dropout, applied)
     return True
 
 
-def _refuse_changed(candidate: Candidate, applied: Tensor) -> None:
-    """Refuse what is not the softmax's own result any more when it weighs the values."""
+def _changed(candidate: Candidate, applied: Tensor | None) -> str:
+    """What to say of weights that are not the softmax's own result any more when they weigh the values."""
     layout, weights = candidate.layout, candidate.weights
     assert layout is not None
     assert weights is not None
+    if applied is None or layout.windowed is not None or not has_values(applied):
+        return ""
     queries, columns = applied.shape[-2:]
     if applied.numel() != layout.batch * layout.heads * queries * columns or queries != weights.shape[-2]:
-        return
+        return ""
     one = applied.reshape(layout.batch, layout.heads, queries, columns)[candidate.example]
     kept = weights[..., :columns]
     gap = (wide(one).cpu() - kept).abs().amax(-1) / kept.amax(-1).clamp_min(1e-30)
     worst = float(gap.nan_to_num(0.0).max())
-    if worst > CHANGED:
-        raise UnsupportedAttentionError(
-            f"{candidate.scene.name}: what weighs its values differs from the result of softmax by up to {worst:.0%}; "
-            "heads that are mixed, gated or reweighted after softmax are not supported in this version"
-        )
+    if not worst > CHANGED:
+        return ""
+    return (
+        f"weights are those of softmax; the module mixes, gates or reweights them afterwards, by up to {worst:.0%} of "
+        "a row's largest"
+    )
 
 
-def _record(recorder: Recorder, candidate: Candidate, columns: int, width: int, dropout: float) -> None:
+def _record(
+    recorder: Recorder, candidate: Candidate, columns: int, width: int, dropout: float, applied: Tensor | None
+) -> None:
     layout, scores, weights = candidate.layout, candidate.scores, candidate.weights
+    note = _changed(candidate, applied) if weights is not None and layout is not None else ""
     candidate.scores = candidate.weights = None
     assert layout is not None
     assert scores is not None
     assert weights is not None
     n_queries, all_keys = scores.shape[-2], scores.shape[-1]
     scene = recorder.forwards.around(candidate.scene)
-    refuse_channels(scene, layout.heads, n_queries, columns, width, candidate.trail.channels_first)
+    trail, lie = candidate.trail, candidate.lie
+    refuse_channels(scene, layout.heads, n_queries, columns, width, trail.depth, trail.channels_first, lie[0])
     slot = recorder.open(
-        scene, "softmax", layout, n_queries, columns, candidate.trail.key_heads, started=candidate.started
+        scene, "softmax", layout, n_queries, columns, candidate.trail.key_heads, candidate.started, lie=candidate.lie
     )
     if slot is None:
         return
@@ -162,6 +174,7 @@ def _record(recorder: Recorder, candidate: Candidate, columns: int, width: int, 
         precision=candidate.precision,
         raw=False,
         dropout=dropout,
+        note=note,
     )
 
 

@@ -18,9 +18,11 @@ def products(
     """What `maths.attend` made the scores of, if it is to be kept; `q`, `k` (heads, n, d) are of the wanted heads."""
     if "qk" not in slot.keeping:
         return None
-    _, first, key_head = np.unique(slot.kv_group, return_index=True, return_inverse=True)
+    windows = max(slot.layout.windows, 1)
+    groups = np.tile(slot.kv_group, windows) + np.repeat(np.arange(windows), len(slot.heads)) * slot.layout.heads
+    _, first, key_head = np.unique(groups, return_index=True, return_inverse=True)
     if len(k) == 1:
-        first, key_head = np.zeros(1, np.int64), np.zeros(len(slot.heads), np.int64)
+        first, key_head = np.zeros(1, np.int64), np.zeros(len(groups), np.int64)
     if bias is not None:
         bias = wide(bias) if hidden is None else wide(bias).masked_fill(hidden, 0.0)
         bias = bias if bool((bias != 0).any()) else None

@@ -55,15 +55,15 @@ def captured_to(
         recorder = tape.recorder
         one = recorder.passes[-1] if recorder.passes else None
         one = check_pass(recorder, one, kept=one is not None and bool(one.records))
-        naming = tape.naming(-1)
+        naming = tape.naming(one)
         if naming.tokenizer is not None:
             naming = replace(naming, tokenizer=Vocabulary.of(naming.tokenizer, naming.inputs))
-        seconds = [r.row["seconds"] for r in one.records]
-        build(one.records, naming, one.model)  # refuses what does not make tensors, before it is said to be complete
-        writer.finish(naming, one.model)
+        seconds = {r.row["module"]: r.row["seconds"] for r in one.records}
+        build(list(one.records), naming, one.model)  # refuses what makes no tensors, before it is said to be complete
+        writer.finish(naming, one.model, one.left_out)
     capture = load_capture(folder)
-    for row, took in zip(capture.report, seconds, strict=True):
-        row["seconds"] = took
+    for row in capture.report:
+        row["seconds"] = seconds.get(row["module"])
     return replace(capture, output=output)
 
 

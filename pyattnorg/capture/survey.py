@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
 from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
+from pyattnorg.capture.errors import UnsupportedAttentionError
 from pyattnorg.capture.inputs import Call
 from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.passes import Pass
@@ -93,6 +94,8 @@ def survey_shapes(
                 twin(*args, **kwargs)
     except Exception:  # anything that needs a value: there are as many ways to look at one as there are models
         return None
+    if isinstance(recorder.problem, UnsupportedAttentionError):
+        return None  # it may be known once tokens are followed
     counts = counter.get_flop_counts().get("Global", {})
     counted = any("attention" in str(name) for name in counts)
     own = 0.0 if counted else sum(s.flops for s in recorder.found if s.backend == "sdpa")
@@ -103,6 +106,7 @@ def survey_shapes(
 def survey_forward(model: nn.Module, call: Call, selection: Selection, keeping: Keeping, *, evaluate: bool) -> Survey:
     """The survey of a real forward, whose maps are not kept."""
     recorder = Survey(model, selection, keeping, call.example)
+    recorder.follow_positions()
     with mode_of(model, evaluate), torch.no_grad(), recorder:
         model(*call.args, **call.kwargs)
     return recorder

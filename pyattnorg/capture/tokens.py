@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +13,10 @@ from numpy.typing import NDArray
 from pyattnorg.capture.groups import side, tower
 from pyattnorg.capture.passes import Inputs
 from pyattnorg.capture.record import Record
+from pyattnorg.capture.scatter import grid_of
 
 BoolArray = NDArray[np.bool_]
+_PATCH = re.compile(r"r\d+c\d+")
 _MOST_PREFIX_TOKENS = 16  # class token and registers before an image's patches
 
 
@@ -56,6 +59,15 @@ class Patches:
             return None  # tokens that are no patches, and nothing says that they come first (YOLOS has some last)
         return first + [f"r{r}c{c}" for r in range(rows) for c in range(columns)]
 
+    def of_stage(self, n: int, other: int, image: tuple[int, int] | None) -> list[str] | None:
+        """Names of `n` tokens of a coarser or finer grid of the image, where both axes of a map are such grids."""
+        prefix = self.prefix or 0
+        grid, beside = (grid_of(m - prefix, image) if m > 1 else None for m in (n, other))
+        if grid is None or beside is None or image is None or image[0] % grid[0]:
+            return None
+        first = ["cls"] if prefix == 1 else [f"prefix{i + 1}" for i in range(prefix)]
+        return first + [f"r{r}c{c}" for r in range(grid[0]) for c in range(grid[1])]
+
 
 def _pair(size: Any) -> tuple[int, int] | None:
     if isinstance(size, (list, tuple)) and len(size) == 2 and all(isinstance(s, int) for s in size):
@@ -91,6 +103,26 @@ class Naming:
     tokens: tuple[str, ...] | None = None
     tokenizer: Any = None
     patches: Patches = field(default_factory=Patches)
+    special_ids: frozenset[int] = frozenset()
+
+    def special(
+        self, records: Sequence[Record], queries: Any, keys: Any, keep_q: BoolArray | None, keep_k: BoolArray | None
+    ) -> dict[str, list[int]] | None:
+        """Positions of special tokens on both axes; None where nothing says which are."""
+        found = []
+        for names, keep, on_keys in ((queries, keep_q, False), (keys, keep_k, True)):
+            source = self._source(records[0], on_keys)
+            ids = self.inputs.ids.get(source) if source is not None else None
+            n = records[0].shape[2 if on_keys else 1]
+            if ids is not None and ids.shape[1] == n and self.special_ids:
+                row = ids[self.example]
+                row = row if keep is None else row[keep]
+                found.append([i for i, t in enumerate(row.tolist()) if t in self.special_ids])
+            elif ids is None and names is not None and self.tokens is None:
+                found.append([i for i, name in enumerate(names) if not _PATCH.fullmatch(name)])
+            else:
+                return None
+        return {"queries": found[0], "keys": found[1]}
 
     def axis(self, records: Sequence[Record], *, keys: bool) -> tuple[BoolArray | None, list[str] | None]:
         """(tokens to keep, their names) of the queries or keys of a group; None keeps all, or names none."""
@@ -103,7 +135,8 @@ class Naming:
             )
         if real is None or len(real) != n:
             real = _common_padding(records, n, keys)
-        names = self._names(n, int(real.sum()) if real is not None else n, source)
+        other, windowed = records[0].shape[1 if keys else 2], records[0].windows > 0
+        names = self._names(n, int(real.sum()) if real is not None else n, source, other, windowed)
         if names is not None and real is not None and len(names) == n:
             names = [name for name, keep in zip(names, real, strict=True) if keep]
         return real, names
@@ -117,7 +150,9 @@ class Naming:
         decoding = two and side(path) == "decoder" and not (keys and record.place.cross)
         return "decoder_input_ids" if decoding else "input_ids"
 
-    def _names(self, n: int, n_real: int, source: str | None) -> list[str] | None:
+    def _names(
+        self, n: int, n_real: int, source: str | None, other: int = 0, windowed: bool = False
+    ) -> list[str] | None:
         if self.tokens is not None and len(self.tokens) in (n, n_real):
             return list(self.tokens)
         ids = self.inputs.ids.get(source) if source is not None else None
@@ -128,7 +163,9 @@ class Naming:
             and -len(ids) <= self.example < len(ids)
         ):
             return [str(t) for t in self.tokenizer.convert_ids_to_tokens(ids[self.example].tolist())]
-        return self.patches.names(n, self.inputs.image) if ids is None else None
+        if ids is not None or windowed:
+            return None
+        return self.patches.names(n, self.inputs.image) or self.patches.of_stage(n, other, self.inputs.image)
 
 
 def _common_padding(records: Sequence[Record], n: int, keys: bool) -> BoolArray | None:

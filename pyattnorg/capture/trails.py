@@ -10,16 +10,19 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from pyattnorg.capture.masks import either, hidden_by_bias, hidden_by_fill, hidden_by_where
-from pyattnorg.capture.products import Factors
+from pyattnorg.capture.positions import Rows
+from pyattnorg.capture.products import Factors, function_name
 
 if TYPE_CHECKING:
     from pyattnorg.capture.softmax import Candidate
+
+Lie: TypeAlias = "tuple[Rows | None, Rows | None]"  # of queries and keys
 
 _ADD = {"add", "add_", "__add__", "__radd__", "__iadd__"}
 _SUB = {"sub", "sub_", "subtract", "subtract_", "__sub__", "__isub__"}
@@ -34,7 +37,7 @@ _SLICE = {"__getitem__", "narrow", "slice"}
 class Trail:
     """What is known of a tensor: scores on their way to softmax, or weights on their way to the values."""
 
-    stage: Literal["scores", "weights"]
+    stage: Literal["scores", "weights", "exp", "logs"]
     hidden: Tensor | None = None  # cells that masks hid so far, broadcastable to the tensor
     masks: tuple[str, ...] = ()
     key_heads: int | None = None
@@ -42,6 +45,9 @@ class Trail:
     candidate: Candidate | None = None
     flipped: bool = False  # the last two axes are swapped: keys x queries
     dropout: float = 0.0  # of weights, in training
+    depth: int = 0  # of queries and keys: what was summed over
+    lie: Lie = (None, None)  # where queries and keys are among the tokens
+    source: Tensor | None = None  # of exponentials and logarithms on their way to weights: a copy of the scores
 
 
 class Trails:
@@ -76,7 +82,7 @@ class Trails:
                 return x, trail
         return None
 
-    def born(self, factors: Factors, out: Any, is_parameter: Callable[[Tensor], bool]) -> None:
+    def born(self, factors: Factors, out: Any, is_parameter: Callable[[Tensor], bool], lie: Lie = (None, None)) -> None:
         """Start a trail: scores are a product of queries and keys, neither being a parameter on the side of keys."""
         keys = factors.key_side
         if not isinstance(out, Tensor) or not out.is_floating_point() or out.ndim < 2 or is_parameter(keys):
@@ -86,7 +92,8 @@ class Trails:
         heads = keys.shape[-3] if factors.equation is None and keys.ndim == out.ndim >= 4 else None
         if heads is not None and heads > 1 and keys.stride(-3) == 0:
             heads = 1  # one head of keys, spread over all
-        self.put(out, Trail("scores", hidden, masks, heads, factors.channels_first))
+        depth = int(factors.left.shape[factors.summed(factors.left)])
+        self.put(out, Trail("scores", hidden, masks, heads, factors.channels_first, lie=lie, depth=depth))
 
     def follow(
         self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, x: Tensor, trail: Trail
@@ -95,7 +102,10 @@ class Trails:
         if not isinstance(out, Tensor) or not out.is_floating_point() or out.ndim < 2:
             return
         name = function_name(func)
-        if trail.stage == "scores":
+        after: Trail | None
+        if trail.stage in ("exp", "logs"):
+            after = trail if out.shape == x.shape else None
+        elif trail.stage == "scores":
             after = self._scores(name, func, args, kwargs, out, x, trail)
         else:
             after = self._weights(name, args, kwargs, out, x, trail)
@@ -144,14 +154,6 @@ class Trails:
         if name in _SLICE and out.shape[:-1] == x.shape[:-1] and out.data_ptr() == x.data_ptr():
             return trail  # the first columns: those of sinks were dropped
         return None
-
-
-def function_name(func: Any) -> str:
-    """The bare name of an intercepted function, of a property for its getter."""
-    name = str(getattr(func, "__name__", ""))
-    if name == "__get__":
-        return str(getattr(getattr(func, "__self__", None), "__name__", name))
-    return name.partition(".")[0]  # an aten overload is called softmax.int
 
 
 def _flat(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
@@ -216,4 +218,4 @@ def _dropout(args: Sequence[Any], kwargs: Mapping[str, Any]) -> float:
     return float(p) if on else 0.0
 
 
-__all__ = ["Trail", "Trails", "function_name"]
+__all__ = ["Lie", "Trail", "Trails"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,10 +105,9 @@ class Writer:
             write_group(self.path, {"pyattnorg": self._about(complete=False)})
         (self.path / "layers").mkdir(exist_ok=True)
         write_group(self.path / "layers", {})
-        self._found = 0
-        while layer_folder(self.path, self._found).exists():
-            self._found += 1
         self._digests: list[str] = []
+        self._calls: dict[object, int] = {}
+        self.restart()
 
     def _about(self, **more: Any) -> dict[str, Any]:
         about = {"format": FORMAT, "format_version": VERSION, "job": self.job} | more
@@ -121,7 +120,9 @@ class Writer:
         if index >= self._found:
             return None
         record, stamp = read_layer(self.path, index)
-        ours = (slot.scene.place.module, slot.layer, slot.shape, slot.heads.tolist())
+        self._label(slot.call)
+        heads = np.tile(slot.heads, max(slot.layout.windows, 1)) + slot.first_head
+        ours = (slot.scene.place.module, slot.layer, slot.shape, heads.tolist())
         theirs = (record.place.module, record.layer, record.shape, record.heads.tolist())
         if ours != theirs:
             raise CaptureError(
@@ -145,6 +146,7 @@ class Writer:
         target = layer_folder(self.path, index)
         folder = self.path / PARTIAL / target.name
         seconds, record.row["seconds"] = record.row["seconds"], None  # what differs from run to run is not written
+        record.call = self._label(record.call)
         written = encode(record, lambda name, array: _put(folder, name, array))
         arrays = sorted(p.parent.name for p in folder.glob(f"*/{META}"))
         metas = {name: digest((folder / name / META).read_text(encoding="utf-8")) for name in arrays}
@@ -159,7 +161,18 @@ class Writer:
         found.row["seconds"] = seconds
         return found
 
-    def finish(self, naming: Naming, model: str) -> None:
+    def restart(self) -> None:
+        """Begin again: the model is run a second time, to follow where its tokens lie; what is whole stays."""
+        self._found = 0
+        while layer_folder(self.path, self._found).exists():
+            self._found += 1
+        self._digests, self._calls = [], {}
+
+    def _label(self, call: object) -> int | None:
+        """A number for the call that a map belongs to, the same in every run."""
+        return None if call is None else self._calls.setdefault(call, len(self._calls))
+
+    def finish(self, naming: Naming, model: str, left_out: Sequence[str] = ()) -> None:
         """Say that all is there."""
         shutil.rmtree(self.path / PARTIAL, ignore_errors=True)
         if len(self._digests) < self._found:
@@ -167,7 +180,7 @@ class Writer:
                 f"store: {self.path} holds {self._found} layers, the model gave {len(self._digests)}; they are another "
                 "capture's, write to another folder or pass overwrite=True"
             )
-        more = {"naming": encode(naming), "model": model, "layers": self._digests}
+        more = {"naming": encode(naming), "model": model, "left_out": list(left_out), "layers": self._digests}
         write_group(self.path, {"pyattnorg": self._about(complete=True, **more)})
 
 
@@ -199,7 +212,7 @@ def _put(folder: Path, name: str, array: Any) -> bool:
     """Write an array of a record into its layer's folder, unless it is small or there already."""
     if isinstance(array, StoredArray):
         return True
-    if array.ndim < 2 or not array.size:
+    if array.ndim < 2 or not array.size or array.dtype.kind not in "fb":
         return False
     rows = max(1, min(array.shape[-2], CHUNK // array.shape[-1]))
     chunks = (*(1 for _ in array.shape[:-2]), rows, array.shape[-1])
