@@ -97,6 +97,7 @@ def capture(
     check_padding : bool
         Where the example is padded, run it alone too and compare: the report has the difference (``padding_error``)
         and warns where padding changes what the model does, as without ``position_ids`` that follow the mask.
+        Not done where only a part is kept, with `dtype`, or on disk.
     **load
         For `load_model`, where `model` is a name; the model's own number format is ``torch_dtype`` here.
 
@@ -294,8 +295,9 @@ def compare_alone(net: Any, recorder: Recorder, call: Call, found: Capture, eval
     """Run a padded example alone, and say in the report of `found` whether its maps are the same."""
     from pyattnorg.capture import padding, running
 
-    if recorder.keeping.cut.text:
-        return  # parts of maps are counted in the padded tokens
+    keeping = recorder.keeping
+    if keeping.cut.text or keeping.dtype is not None or not keeping.maps:
+        return  # parts, rounded maps, and those that are not there are nothing to compare
     alone = padding.cropped(by_name(net, call.args, call.kwargs), recorder.passes[-1].inputs, recorder.example or 0)
     if alone is None:
         return

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from pyattnorg.capture.errors import UnsupportedAttentionError
 from pyattnorg.capture.layout import Layout, Scene
 from pyattnorg.capture.masks import by_numbers
 from pyattnorg.capture.maths import Maps, unseen, wide
+from pyattnorg.capture.slots import parts_of
 
 if TYPE_CHECKING:
     from pyattnorg.capture.recorder import Recorder
@@ -65,12 +67,18 @@ def see_band(recorder: Recorder, module: nn.Module, args: Sequence[Any], kwargs:
         slot = recorder.open(band.scene, "banded", layout, real, real, None, band.started)
         if slot is None:
             return
+        if "qk" in slot.keeping:
+            raise UnsupportedAttentionError(
+                f"{band.scene.name}: its band of keys is put together from two softmaxes, so keep=('qk',) cannot bring "
+                "its maps back; keep 'scores' and 'weights', on disk with store="
+            )
         maps = _maps(band, call, slot.example, int(module.one_sided_attn_window_size))
         hidden = maps.hidden
         assert hidden is not None
         cut = Maps(maps.scores[:, :real, :real], maps.weights[:, :real, :real], hidden[:, :real, :real])
         dropout = float(getattr(module, "dropout", 0.0)) if module.training else 0.0
-        recorder.keep(slot, cut.take(slot.take), mask="band", dtype=band.dtype, raw=False, dropout=dropout)
+        parts = parts_of(slot, cut.take(slot.take))
+        recorder.keep(slot, parts, mask="band", dtype=band.dtype, raw=False, dropout=dropout)
 
 
 def _maps(band: Band, call: Mapping[str, Any], example: int, w: int) -> Maps:

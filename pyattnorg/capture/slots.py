@@ -109,11 +109,8 @@ def need(slot: Slot, sizes: tuple[int, int] | None) -> int:
     total = heads * queries * keys * size * len(slot.keeping.maps)
     if "qk" in slot.keeping and sizes is not None:
         width, biased = sizes
-        total += (
-            (heads * queries + len(set(slot.kv_group.tolist())) * max(slot.layout.windows, 1) * slot.shape[2])
-            * width
-            * size
-        )
+        key_heads = len(set(slot.kv_group.tolist())) * max(slot.layout.windows, 1)
+        total += (heads * queries + key_heads * slot.shape[2]) * width * size
         total += min(heads, biased) * queries * slot.shape[2] * size
     return total
 

@@ -60,14 +60,8 @@ def load_capture(path: str | os.PathLike[str]) -> Capture:
         records.append(record)
     try:
         naming = decode(about["naming"])
-        return build(
-            records,
-            naming,
-            about["model"],
-            None,
-            about.get("left_out", ()),
-            store={"path": str(folder), **about["job"]},
-        )
+        store = {"path": str(folder), **about["job"]}
+        return build(records, naming, about["model"], None, about.get("left_out", ()), store)
     except (KeyError, TypeError, IndexError) as error:
         raise DamagedFileError(f"{folder / META} is damaged: {error}") from None
 
