@@ -166,6 +166,7 @@ TRANSFORMERS = [
            hf("FunnelModel", vocab_size=50, block_sizes=[1, 1], d_model=32, n_head=4, d_head=8, d_inner=48,
               num_decoder_layers=1), text(),
            {"encoder 0": (8, 8, 4), "encoder 1": (4, 8, 4), "decoder": (8, 8, 4)}, "any", trait="pooled queries"),
+    # huggingface/transformers#16424: its maps are latents x inputs
     Family("PerceiverModel", "transformers",
            hf("PerceiverModel", d_model=16, num_latents=6, d_latents=32, num_blocks=1, num_self_attends_per_block=2,
               num_self_attention_heads=4, num_cross_attention_heads=4), lambda: {"inputs": numbers(2, 20, 16)},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,9 @@ def test_sums_and_entropies_are_over_visible_cells() -> None:
     network = pa.NetworkTensor(weights[:, :, None].repeat(3, 2), "weights", causal)
     scores = pa.NetworkTensor(np.where(causal, 1.0, -1e30)[:, :, None].repeat(3, 2), "scores", causal)
     np.testing.assert_array_equal(scores.filled().values, 1.0)
-    assert np.isfinite(pa.organize(network).entropy if hasattr(pa.organize(network), "entropy") else 0.0)
+    for x in (network, scores):
+        table = pa.organize(x).head_table()
+        assert all(np.isfinite(v) for row in table for v in row.values() if isinstance(v, float))
     assert np.isfinite(pa.l1_entropy(np.zeros((3, 3))))
 
 
@@ -164,6 +167,33 @@ def test_views_are_copied_for_the_user(tmp_path: Any) -> None:
     network = pa.NetworkTensor(parent.transpose(1, 0, 2)[::2], "weights")
     pa.organize(network).save(tmp_path / "organized.npz")
     np.testing.assert_array_equal(pa.load(tmp_path / "organized.npz").network.values, network.values)
+
+
+def test_another_resolution_is_another_capture() -> None:
+    # brain-score/vision#2511: a cache whose key ignored preprocessing shared activations between two resolutions
+    from capture_models import VISION
+
+    small = capture(tiny("ViTModel", **VISION), numbers(1, 3, 32, 32))
+    large = capture(tiny("ViTModel", **{**VISION, "image_size": 64}), numbers(1, 3, 64, 64))
+    assert (small.weights.shape, large.weights.shape) == ((17, 17, 8), (65, 65, 8))
+    again = capture(tiny("ViTModel", **VISION), numbers(1, 3, 32, 32))
+    np.testing.assert_array_equal(again.weights.values, small.weights.values)
+
+
+def test_offsets_beyond_2_to_the_31_are_right(tmp_path: Path) -> None:
+    # MDAnalysis/mdanalysis#3512; pytorch/pytorch#31593, #15511; NVIDIA/cuml#4552: int32 offsets wrap round. A sparse
+    # file of 9.7 GB, of which a few pages are there; its points lie 2^28 elements from one another.
+    step = 2**28
+    file = np.memmap(tmp_path / "sparse", np.float32, "w+", shape=(9 * step,))
+    values = np.arange(9, dtype=np.float32) ** 2
+    file[::step] = values
+    points = file[::step][:, None]
+    assert (len(points) - 1) * points.strides[0] // points.itemsize >= 2**31
+    np.testing.assert_allclose(pa.pairwise_l1(points), np.abs(values[:, None] - values), rtol=1e-6)
+    found = pa.tree_emd(points.repeat(2, 1), [pa.PartitionTree.dyadic(2)])
+    assert np.array_equal(found > 0, ~np.eye(9, dtype=bool))
+    with pytest.raises((MemoryError, ValueError)):
+        pa.pairwise_l1(np.broadcast_to(np.float32(0), (2**22, 1)))  # 2^44 distances: refused, not wrapped round
 
 
 def test_pairwise_distances_hold_their_output_only() -> None:

@@ -101,18 +101,18 @@ class Forwards:
         place = self.places.place([self._names[id(m)] for m in running])
         return Scene(place, running[-1], tuple(running[-2:-5:-1]), tuple(chain))
 
-    def call_of(self, scene: Scene, queries: int) -> object:
-        """The call that a map belongs to: one may give several maps, for queries in chunks or one head at a time.
+    def call_of(self, scene: Scene, queries: int) -> tuple[object, object]:
+        """The call that a map belongs to, and what it has in common with calls of the same module for other tokens.
 
-        By call these would look like layers. A root without modules for its layers is numbered so all the same (None),
-        and a shared attention module too if its queries are as many as the input's tokens.
+        One call may give several maps, for queries in chunks or one head at a time, and a module may be called for
+        every chunk; by call these would look like layers. A root without modules for its layers is numbered so all the
+        same (None), and a shared attention module too if its queries are as many as the input's tokens.
         """
         at = max((i for i, m in enumerate(self.running) if m is scene.module), default=0)
         if at == 0:
-            return None
-        if at > 1 and queries not in self.batches.lengths:
-            return self._calls[at - 1], id(scene.module)
-        return self._calls[at]
+            return None, None
+        apart = at > 1 and queries not in self.batches.lengths
+        return self._calls[at], (self._calls[at - 1], id(scene.module)) if apart else self._calls[at]
 
     def count_like(self, module: nn.Module) -> int:
         """Modules of the same class in the model."""

@@ -253,13 +253,15 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         """
         started = time.perf_counter() if started is None else started
         current = self.passes[-1]
-        call = self.forwards.call_of(scene, queries)
+        call, common = self.forwards.call_of(scene, queries)
         layer, first = current.continues(call)
+        chunk = queries < keys and (layout.heads > 1 or scene.head_count() == 1)
+        if layer is None:  # a module that is called again for other tokens gives no further heads
+            layer, chunk = (again, True) if (again := current.continues(common)[0]) is not None else (None, chunk)
         if layer is None:
             layer = self.forwards.places.next_layer(scene.place, (queries, keys))
-        # a module that is called again for other tokens gives no further heads
-        chunk = isinstance(call, tuple) or (queries < keys and (layout.heads > 1 or scene.head_count() == 1))
-        current.note_call(call, layer, 0 if chunk else first + layout.heads)
+        for key in (common, call):
+            current.note_call(key, layer, 0 if chunk else first + layout.heads)
         first = 0 if chunk else first
         current.seen.add(layer)
         heads = self.selection.among(layer, first + layout.heads)
@@ -271,7 +273,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         tokens = None if layout.windowed is None else locate(layout.windowed, *lie, example)
         slot = Slot(
             scene, backend, layout, layer, example, heads, key_heads, started, cut.rows(queries), cut.columns(keys),
-            shape, self.keeping, tokens, call, first,
+            shape, self.keeping, tokens, common, first,
         )  # fmt: skip
         return slot if self.admit(slot, sizes) else None
 
@@ -289,7 +291,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
 
     def had(self, scene: Scene, queries: int, q: Tensor, k: Tensor) -> bool:
         """Whether the same call has given this very map before, for other values (DiffLlama halves them)."""
-        call = self.forwards.call_of(scene, queries)
+        call, _ = self.forwards.call_of(scene, queries)
         before, self._last = self._last, (call, weakref.ref(q), weakref.ref(k))
         return before is not None and call is not None and before[0] == call and before[1]() is q and before[2]() is k
 
