@@ -14,7 +14,7 @@ from pyattnorg.capture.estimate import check_pass, raise_problem
 from pyattnorg.capture.inputs import Call, prepare, special_ids
 from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.models import LoadedModel, need, opened
-from pyattnorg.capture.passes import Pass, by_name
+from pyattnorg.capture.passes import Pass
 from pyattnorg.capture.result import Capture, build
 from pyattnorg.capture.select import HeadChoice, LayerChoice, Selection
 from pyattnorg.capture.steps import assembled
@@ -140,6 +140,8 @@ def capture(
         tape, output = run(None)
         found = tape.capture(output=output)
         if check_padding:
+            from pyattnorg.capture.alone import compare_alone
+
             compare_alone(net, tape.recorder, call, found, evaluate)
         return found
     from pyattnorg.capture.storing import captured_to
@@ -291,24 +293,4 @@ class Tape:
         return Naming(one.inputs, example, self._tokens, self._tokenizer, self._patches, self._special)
 
 
-def compare_alone(net: Any, recorder: Recorder, call: Call, found: Capture, evaluate: bool) -> None:
-    """Run a padded example alone, and say in the report of `found` whether its maps are the same."""
-    from pyattnorg.capture import padding, running
-
-    keeping = recorder.keeping
-    if keeping.cut.text or keeping.dtype is not None or not keeping.maps:
-        return  # parts, rounded maps, and those that are not there are nothing to compare
-    alone = padding.cropped(by_name(net, call.args, call.kwargs), recorder.passes[-1].inputs, recorder.example or 0)
-    if alone is None:
-        return
-    kinds = {kind for group in found.groups.values() for kind in group.tensors}
-    keeping = Keeping.of("weights" if "weights" in kinds else "scores")
-    other = running.recorder(net, recorder.selection, keeping, None, recorder.max_bytes)
-    try:
-        _, [other] = running.run(net, [other], Call(kwargs=alone), evaluate=evaluate)
-        padding.judge(found, Tape(other, Patches(), None, None).capture())
-    except Exception as error:  # whatever the model does with the shorter input
-        padding.unchecked(found, error)
-
-
-__all__ = ["Tape", "capture", "capturing", "compare_alone"]
+__all__ = ["Tape", "capture", "capturing"]

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyattnorg.capture.api import Tape, capture, compare_alone
+from pyattnorg.capture.alone import compare_alone
+from pyattnorg.capture.api import Tape, capture
 from pyattnorg.capture.errors import CaptureError
 from pyattnorg.capture.inputs import prepare, special_ids
 from pyattnorg.capture.keeping import Keeping
