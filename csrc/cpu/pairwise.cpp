@@ -73,18 +73,30 @@ public:
     // After all(Tile::maxima): marks pairs whose distance is small against their norms with -1; whether there are any.
     bool mark_close_pairs() const {
         std::atomic<bool> any{false};
-        const auto norm = [this](std::int64_t p, std::int64_t which) {
-            return norms_[static_cast<std::size_t>((p / lanes<T> * 2 + which) * lanes<T> + p % lanes<T>)];
-        };
+        std::vector<double> norms, squares, doubts;
+        for (std::int64_t p = 0; p < n_; ++p) {
+            const double* of_block = norms_.data() + p / lanes<T> * 2 * lanes<T> + p % lanes<T>;
+            norms.push_back(of_block[0]);
+            squares.push_back(of_block[lanes<T>]);
+            doubts.push_back(features_.doubt(p));
+        }
         const auto mark = [&](std::int64_t row) {
-            const std::int64_t j = pairs_.first_column + row;
-            for (std::int64_t i = 0; i < (pairs_.symmetric ? j : pairs_.width); ++i) {
-                const double sure = math::least_sure_distance<T>(norm(i, 0), norm(j, 0), norm(i, 1), norm(j, 1));
-                Out& distance = out_[pairs_.at(i, j)];
-                if (static_cast<double>(distance) >= std::max(sure, features_.doubt(i) + features_.doubt(j))) continue;
-                distance = Out(-1);
-                any = true;
-            }
+            const std::int64_t j = pairs_.first_column + row, end = pairs_.symmetric ? j : pairs_.width;
+            const auto other = static_cast<std::size_t>(j);
+            const double norm = norms[other], square = squares[other], doubt = doubts[other];
+            Out* distances = out_ + pairs_.at(0, j);
+            const auto close = [&](std::int64_t i) {
+                const auto one = static_cast<std::size_t>(i);
+                const auto distance = static_cast<double>(distances[i]);
+                return !(math::sure<T>(distance, norms[one] + norm, squares[one] + square) &
+                         (distance >= doubts[one] + doubt));
+            };
+            bool found = false;
+            for (std::int64_t i = 0; i < end; ++i) found |= close(i);
+            if (!found) return;
+            for (std::int64_t i = 0; i < end; ++i)
+                if (close(i)) distances[i] = Out(-1);
+            any = true;
         };
         parallel_for(n_ - pairs_.first_column, threads_, mark, poll_);
         return any;

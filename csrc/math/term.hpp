@@ -35,11 +35,13 @@ PYATTNORG_HD inline D l1_from_maxima(D sum_of_maxima, D sum_a, D sum_b) {
 // panel, and errors of different panels add up like independent ones. With q the sum of squares of a point's panel
 // norms, asking for distance >= 0.1 sqrt(2 (q_a + q_b)) keeps every pair within 1e-5; where panels repeat and their
 // errors do not average, distance >= 0.0125 (norm_a + norm_b) still does. Doubles have room to spare.
+//
+// Here `norms` is norm_a + norm_b and `squares` q_a + q_b.
 template <class T>
-PYATTNORG_HD inline double least_sure_distance(double norm_a, double norm_b, double q_a, double q_b) {
+PYATTNORG_HD inline bool sure(double distance, double norms, double squares) {
     constexpr double room = sizeof(T) == sizeof(float) ? 1.0 : 0.1;
-    const double repeating = 0.0125 * (norm_a + norm_b), apart = 0.1 * sqrt(2 * (q_a + q_b));
-    return room * (repeating > apart ? repeating : apart);
+    const double d = distance / room;
+    return (d >= 0.0125 * norms) & (d * d >= 0.02 * squares);
 }
 
 // Folder sums cancel too. Rounding leaves an error of about 1e-7 of the mass of a feature (what it would be for |x|),
