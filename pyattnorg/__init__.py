@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyattnorg._version import __version__
 from pyattnorg.affinity import cosine_affinity, dual_affinity, gaussian_affinity
 from pyattnorg.builders import binary_tree, flexible_tree
+from pyattnorg.checks import DamagedFileError
 from pyattnorg.config import show_config
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
 from pyattnorg.distances import pairwise_l1, tree_emd
@@ -21,24 +22,25 @@ from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import Organization, organize
 from pyattnorg.questionnaire import Questionnaire
 from pyattnorg.sparsity import effective_number, l1_entropy
-from pyattnorg.store import DamagedFileError, load
+from pyattnorg.store import load
 from pyattnorg.tanglegrams import Tanglegram, plot_tanglegram, tanglegram
 from pyattnorg.threads import get_num_threads, set_num_threads
 from pyattnorg.tree_comparison import MantelTest, adjusted_rand_index, cophenetic_correlation, mantel, tree_distance
 from pyattnorg.trees import PartitionTree
 
 if TYPE_CHECKING:
-    from pyattnorg.capture import Capture, capture, capturing, from_arrays
+    from pyattnorg.capture import Capture, Estimate, capture, capturing, estimate, from_arrays, load_capture
     from pyattnorg.report import report
 
 # Read when first asked for: `import pyattnorg` stays quick. `capture` and `report` are packages that can be called.
 _PACKAGES = ("capture", "report")
-_LATER = {"Capture": "capture", "capturing": "capture", "from_arrays": "capture"}
+_LATER = dict.fromkeys(("Capture", "Estimate", "capturing", "estimate", "from_arrays", "load_capture"), "capture")
 
 __all__ = [
     "Capture",
     "DamagedFileError",
     "DiffusionMap",
+    "Estimate",
     "Folders",
     "Heads",
     "MantelTest",
@@ -58,6 +60,7 @@ __all__ = [
     "diffusion_map",
     "dual_affinity",
     "effective_number",
+    "estimate",
     "flexible_tree",
     "from_arrays",
     "gaussian_affinity",
@@ -68,6 +71,7 @@ __all__ = [
     "l1_entropy",
     "layer_tree",
     "load",
+    "load_capture",
     "mantel",
     "organize",
     "pairwise_l1",

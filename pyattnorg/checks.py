@@ -6,6 +6,10 @@ import math
 from typing import Any
 
 
+class DamagedFileError(ValueError):
+    """A file that is not what it should be; the message names it."""
+
+
 def number(value: Any, name: str, *, above: float | None = None, at_least: float | None = None) -> float:
     """`value` as a float; ValueError unless it is a finite number in range."""
     bound = f" above {above:g}" if above is not None else f" of at least {at_least:g}" if at_least is not None else ""

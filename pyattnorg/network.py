@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pyattnorg.arrays import Array, FloatArray, mask_values, require_finite, to_numpy
 from pyattnorg.checks import one_of
 from pyattnorg.head_table import Heads
+from pyattnorg.lazy import HeadValues, SomeHeads, read_values, read_visible
 from pyattnorg.visibility import BoolArray, as_deep_as, fill_invisible, visible_cells
 
 Kind: TypeAlias = Literal["scores", "weights", "logweights"]
@@ -19,7 +20,7 @@ Masked: TypeAlias = Literal["mean", "floor", "raw"]
 KINDS = ("scores", "weights", "logweights")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class NetworkTensor:
     """Attention of a network as one tensor of queries x keys x heads.
 
@@ -27,7 +28,9 @@ class NetworkTensor:
     ----------
     values : array, shape (queries, keys, heads)
         Finite wherever a cell is visible; what stands in invisible cells is never used, except by ``masked="raw"``.
-        Kept as float32 or float64 and read-only; an array that can still be written is copied.
+        Kept as float32 or float64 and read-only; an array that can still be written is copied. A
+        `pyattnorg.lazy.HeadValues` is kept as it is and read head by head: ``network["L3H0"]`` reads one head, and
+        ``network.values`` reads them all into memory, where they stay.
     kind : {"scores", "weights", "logweights"}
         Before softmax, after softmax, or the logarithm of the latter.
     visible : bool array, shape (queries, keys) or (queries, keys, heads), optional
@@ -48,12 +51,13 @@ class NetworkTensor:
     """
 
     values: FloatArray
-    kind: Kind = "scores"
-    visible: BoolArray | None = None
-    heads: Heads = None  # type: ignore[assignment]  # filled in below
-    queries: tuple[str, ...] | None = None
-    keys: tuple[str, ...] | None = None
-    meta: dict[str, Any] = field(default_factory=dict)
+    kind: Kind
+    visible: BoolArray | None
+    heads: Heads
+    queries: tuple[str, ...] | None
+    keys: tuple[str, ...] | None
+    meta: dict[str, Any]
+    _source: HeadValues | None = field(repr=False)
 
     def __init__(
         self,
@@ -66,30 +70,66 @@ class NetworkTensor:
         meta: Mapping[str, Any] | None = None,
     ) -> None:
         one_of(kind, "kind", KINDS)
+        put = object.__setattr__
+        put(self, "kind", kind)
+        put(self, "meta", dict(meta or {}))
+        put(self, "_source", values if isinstance(values, HeadValues) else None)
+        if isinstance(values, HeadValues):
+            if visible is not None:
+                raise TypeError("visible: got an array beside values that are read head by head and bring their own")
+            q, k, h = values.shape
+            if 0 in values.shape:
+                raise ValueError(f"values: got shape {values.shape}, expected no empty axis")
+        else:
+            q, k, h = self._given(values, visible)
+        put(self, "heads", Heads.of(heads, h))
+        put(self, "queries", _names(queries, q, "queries"))
+        put(self, "keys", _names(keys, k, "keys"))
+
+    def _given(self, values: Array, visible: Array | None) -> tuple[int, int, int]:
+        """Check and keep an array of values and what is visible of it; its shape."""
         x = raw = to_numpy(values, "values")
         if x.ndim != 3 or 0 in x.shape:
             raise ValueError(f"values: got shape {x.shape}, expected (queries, keys, heads) with no empty axis")
-        masks = () if kind == "weights" else mask_values(values)
+        masks = () if self.kind == "weights" else mask_values(values)
         x = x.astype(np.float64 if x.dtype.kind != "f" or x.dtype.itemsize >= 8 else np.float32, copy=False)
         seen = visible_cells(x, visible, masks)
         checked = x if seen is None else np.where(as_deep_as(seen, x), x, 0)
         require_finite(checked, "values")
         put = object.__setattr__
         put(self, "values", _frozen(x.copy() if x.flags.writeable and np.may_share_memory(x, raw) else x))
-        put(self, "kind", kind)
         put(self, "visible", None if seen is None else _frozen(seen))
-        put(self, "heads", Heads.of(heads, x.shape[2]))
-        put(self, "queries", _names(queries, x.shape[0], "queries"))
-        put(self, "keys", _names(keys, x.shape[1], "keys"))
-        put(self, "meta", dict(meta or {}))
+        return x.shape[0], x.shape[1], x.shape[2]
+
+    def __getattr__(self, name: str) -> Any:
+        """`values` and `visible` of a network that is read head by head, read whole when first asked for."""
+        source = self.__dict__.get("_source")
+        if source is None or name not in ("values", "visible"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found: Any
+        if name == "values":
+            found = _frozen(read_values(source))
+            self._check(found, None)
+        else:
+            cells = read_visible(source)
+            found = None if cells is None else _frozen(cells)
+        object.__setattr__(self, name, found)
+        return found
 
     # -- what it is ---------------------------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """(queries, keys, heads)."""
+        if self._source is not None:
+            return self._source.shape
         q, k, h = self.values.shape
         return q, k, h
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all values are in memory; those of a network that is read head by head are not at first."""
+        return "values" in self.__dict__
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -114,7 +154,27 @@ class NetworkTensor:
 
     def __getitem__(self, label: str | int) -> FloatArray:
         """One head's matrix, (queries, keys), by its label or position."""
-        return self.values[:, :, self.index(label)]
+        return self.head(label)
+
+    def head(self, label: str | int, rows: slice = slice(None)) -> FloatArray:
+        """One head's matrix, (queries, keys), or some rows of it; of a network on disk only these are read."""
+        at = self.index(label)
+        if self._source is None or self.in_memory:
+            return self.values[rows, :, at]
+        found = self._source.head(at, rows)
+        self._check(found, at, rows)
+        return found
+
+    def _check(self, values: FloatArray, head: int | None, rows: slice = slice(None)) -> None:
+        """Refuse NaN and infinities in visible cells of what was just read, by the head's name."""
+        assert self._source is not None
+        for i in range(self.shape[2]) if head is None else [head]:
+            one = values[:, :, i] if head is None else values
+            if np.isfinite(one.sum()):
+                continue
+            seen = self._source.visible(i)
+            bad = ~np.isfinite(one) if seen is None else ~np.isfinite(one) & seen[rows]
+            require_finite(np.where(bad, one, 0), f"values of {self.labels[i]}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.labels)
@@ -123,28 +183,43 @@ class NetworkTensor:
         return self.shape[2]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given = (self.values, self.kind, self.visible, self.heads, self.queries, self.keys, self.meta)
+        lazy = self._source is not None
+        given = (
+            self._source if lazy else self.values,
+            self.kind,
+            None if lazy else self.visible,
+            self.heads,
+            self.queries,
+            self.keys,
+            self.meta,
+        )
         return NetworkTensor, given
 
     def visible_cells(self) -> BoolArray:
         """Visible cells as (queries, keys, heads), whatever was given."""
         if self.visible is None:
             return np.broadcast_to(np.True_, self.shape)
-        return np.broadcast_to(as_deep_as(self.visible, self.values), self.shape)
+        cells = self.visible[:, :, None] if self.visible.ndim == 2 else self.visible
+        return np.broadcast_to(cells, self.shape)
 
     def shown(self, head: str | int | None = None) -> FloatArray:
         """One head's matrix (all of them without `head`) for the eye: NaN in cells that the model cannot see."""
         values = self.values if head is None else self[head]
-        if self.visible is None:
-            return values
-        cells = self.visible_cells()
-        return np.where(cells if head is None else cells[:, :, self.index(head)], values, values.dtype.type(np.nan))
+        if head is not None and self._source is not None:
+            cells = self._source.visible(self.index(head))
+        elif self.visible is None:
+            cells = None
+        else:
+            cells = self.visible_cells() if head is None else self.visible_cells()[:, :, self.index(head)]
+        return values if cells is None else np.where(cells, values, values.dtype.type(np.nan))
 
     def take_heads(self, which: Sequence[int] | Sequence[str] | NDArray[Any]) -> NetworkTensor:
         """The network of some heads, by index or label, in that order."""
         at = [self.index(w) for w in which]
         if not at:
             raise ValueError("which: got no heads, expected at least one")
+        if self._source is not None and not self.in_memory:
+            return self._with(values=SomeHeads(self._source, at), visible=None, heads=self.heads.take(at))
         visible = self.visible[:, :, at] if self.visible is not None and self.visible.ndim == 3 else self.visible
         return self._with(values=self.values[:, :, at], visible=visible, heads=self.heads.take(at))
 
@@ -192,11 +267,14 @@ class NetworkTensor:
 
     def _with(self, **changes: Any) -> NetworkTensor:
         names = ("values", "kind", "visible", "heads", "queries", "keys", "meta")
-        return NetworkTensor(**({name: getattr(self, name) for name in names} | changes))
+        return NetworkTensor(**{name: changes[name] if name in changes else getattr(self, name) for name in names})
 
     def __repr__(self) -> str:
         q, k, h = self.shape
-        hidden = "" if self.visible is None else f", {self.visible_cells().mean():.0%} visible"
+        if not self.in_memory:
+            hidden = ", read head by head"
+        else:
+            hidden = "" if self.visible is None else f", {self.visible_cells().mean():.0%} visible"
         layers = len({(g, int(n)) for g, n in zip(self.heads.group, self.heads.layer)})
         return f"NetworkTensor({self.kind}, {q} queries x {k} keys x {h} heads of {layers} layer(s){hidden})"
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from pyattnorg._version import __version__
 from pyattnorg.arrays import FloatArray
+from pyattnorg.checks import DamagedFileError
 from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import Organization
 from pyattnorg.questionnaire import Questionnaire
@@ -20,10 +21,6 @@ from pyattnorg.trees import PartitionTree
 
 FORMAT = "pyattnorg organization"
 FORMAT_VERSION = 1
-
-
-class DamagedFileError(ValueError):
-    """A file that is not what it should be; the message names it."""
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], None], *, overwrite: bool) -> None:
@@ -116,6 +113,10 @@ def load(path: str | os.PathLike[str]) -> Organization:
     target = Path(path)
     if not target.exists():
         raise FileNotFoundError(f"path: {target} does not exist")
+    if target.is_dir():
+        raise DamagedFileError(
+            f"{target} is a folder; if it is the store of a capture, pyattnorg.load_capture reads it"
+        )
     try:
         with open(target, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}

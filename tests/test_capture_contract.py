@@ -402,13 +402,13 @@ def test_keep() -> None:
     assert capture(model, token_ids(1, 6), keep=["scores", "output"]).output.last_hidden_state.shape == (1, 6, 32)
 
 
-def test_what_cannot_fit_is_refused_at_the_first_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_fit_is_refused_before_the_model_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     # inseq-team/inseq#279, QwenLM/Qwen3-VL#1464: long context and attentions do not fit
     model = tiny("BertModel", num_hidden_layers=4)
     one = 4 * 6 * 6 * 4 * 2
     assert capture(model, token_ids(1, 6), max_bytes=4 * one).scores.shape == (6, 6, 16)
     with pytest.raises(
-        CaptureTooLargeError, match=r"about 4\.6 KB are needed \(layer 0: 4 heads x 6 .*layers= or heads="
+        CaptureTooLargeError, match=r"4\.6 KB \(4 layer\(s\), up to 4 heads x 6 .* are needed .*store=.*layers=, heads="
     ):
         capture(model, token_ids(1, 6), max_bytes=4 * one - 1)
     assert capture(model, token_ids(1, 6), max_bytes=one, layers=3).scores.shape == (6, 6, 4)

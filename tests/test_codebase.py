@@ -27,7 +27,8 @@ MODULES = {
 # A module may import those of lower levels, and of its own where no circle comes of it.
 LEVELS = (
     ("_core", "_version"),
-    ("arrays", "checks", "doors", "folders", "head_table", "visibility", "progress", "threads"),
+    ("arrays", "checks", "doors", "folders", "head_table", "visibility", "progress", "threads", "memory"),
+    ("lazy",),
     ("trees", "network", "plans", "reference", "known_trees", "tree_comparison"),
     ("kernels",),
     ("config", "distances", "affinity", "diffusion", "builders", "haar", "folder_weights", "axis_options"),
@@ -36,7 +37,18 @@ LEVELS = (
     ("report", "scale", "cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
-CAPTURE_NEEDS = {"arrays", "checks", "doors", "head_table", "visibility", "network"}
+CAPTURE_NEEDS = {
+    "arrays",
+    "checks",
+    "doors",
+    "head_table",
+    "visibility",
+    "network",
+    "lazy",
+    "memory",
+    "threads",
+    "_version",
+}
 ON_USE = {
     "torch",
     "torchvision",

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyattnorg.capture.errors import CaptureError, NoAttentionError, UnsupportedAttentionError
-from pyattnorg.capture.inputs import prepare
-from pyattnorg.capture.models import LoadedModel, load_model, need
+from pyattnorg.capture.cut import AxisChoice, Cut
+from pyattnorg.capture.errors import CaptureError
+from pyattnorg.capture.estimate import check_pass, raise_problem
+from pyattnorg.capture.inputs import Call, prepare
+from pyattnorg.capture.keeping import Keeping
+from pyattnorg.capture.models import LoadedModel, need, opened
 from pyattnorg.capture.result import Capture, build
 from pyattnorg.capture.select import HeadChoice, LayerChoice, Selection
 from pyattnorg.capture.tokens import Naming, Patches
 
 if TYPE_CHECKING:
     from pyattnorg.capture.recorder import Recorder
-
-_KEEP = ("scores", "weights", "output")
+    from pyattnorg.capture.writing import Writer
 
 
 def capture(
@@ -25,7 +29,12 @@ def capture(
     *,
     layers: LayerChoice = None,
     heads: HeadChoice = None,
-    keep: Sequence[str] = ("scores", "weights"),
+    keep: str | Sequence[str] = ("scores", "weights"),
+    queries: AxisChoice = None,
+    keys: AxisChoice = None,
+    dtype: Any = None,
+    store: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     example: int | None = None,
     tokens: Sequence[str] | None = None,
     tokenizer: Any = None,
@@ -52,8 +61,20 @@ def capture(
         Layers to keep, counted from 0: ``3``, ``"0-3,7"``, ``range(4)``.
     heads : int, str, iterable or callable, optional
         Heads to keep: a number in every layer, labels and globs such as ``"L3H*"``, or ``f(layer, head) -> bool``.
-    keep : subset of ("scores", "weights", "output")
-        What to hold in memory.
+    keep : subset of ("scores", "weights", "qk", "output")
+        What to keep. ``"qk"`` keeps queries and keys, whose bytes grow with the tokens and not with their square;
+        scores and weights of a head are then computed when they are asked for. It needs attention that torch computes
+        (``attn_implementation="sdpa"``, `torch.nn.MultiheadAttention`).
+    queries, keys : slice, range, int or str, optional
+        The part of every map to keep, such as ``slice(0, 128)`` or ``"-64:"``; counted in the model's own tokens.
+    dtype : {"float16", "float32", "float64"}, optional
+        Of the numbers that are kept; as they were computed without it. Half precision comes back as float32.
+    store : path, optional
+        Write to this folder while the model runs, a layer at a time, in memory that does not grow with their number.
+        The capture that is returned reads it head by head, as `load_capture` does later. If the run is killed, the same
+        call completes what is there; a capture that is complete is opened without running the model.
+    overwrite : bool
+        Replace another capture in that folder.
     example : int, optional
         Which example of a batch; needed where there are several. Its padding is left out.
     tokens : sequence of str, optional
@@ -69,7 +90,7 @@ def capture(
     max_bytes : int, optional
         Refuse a capture larger than this; by default what the machine's free memory allows.
     **load
-        For `load_model`, where `model` is a name.
+        For `load_model`, where `model` is a name; the model's own number format is ``torch_dtype`` here.
 
     Returns
     -------
@@ -80,25 +101,50 @@ def capture(
     CaptureError
         (A ValueError.) No attention seen, attention of a kind that gives no map of the tokens, several examples and
         none picked, or more than fits in memory. The message names the module and what to do.
+    DamagedFileError, FileExistsError
+        The store holds something else, or a file of it is not what it was; the message names it.
     """
-    loaded = model if isinstance(model, LoadedModel) else None
-    if isinstance(model, str) or hasattr(model, "__fspath__"):
-        loaded = load_model(model, **load)
-    elif load:
-        raise TypeError(f"capture: unexpected argument(s) {sorted(load)}; loading options go with a model's name")
-    kept = _kept(keep)
-    selection = Selection.of(layers, heads)
+    keeping, selection = Keeping.of(keep, Cut.of(queries, keys), dtype), Selection.of(layers, heads)
+    if overwrite and store is None:
+        raise ValueError("overwrite: got True without store=, expected the folder to write to")
+    name = os.fspath(model) if isinstance(model, (str, os.PathLike)) else getattr(model, "name", "")
+    loaded, net = opened(model, load)
     need("torch", "torch")
     from pyattnorg.capture import running
+    from pyattnorg.capture.before import check_before
 
-    net = running.unwrap(loaded.model if loaded is not None else model)
+    net = running.unwrap(net)
     call = prepare(
         net, inputs, loaded=loaded, tokenizer=tokenizer, processor=processor, example=example, max_length=max_length
     )
-    recorder = running.recorder(net, selection, kept, call.example, max_bytes)
-    tape = Tape(recorder, Patches.of(net), call.tokens if tokens is None else tuple(tokens), tokenizer)
-    output = running.run(net, recorder, call, evaluate=evaluate, verify=verify)
-    return tape.capture(output=output if "output" in kept else None)
+    named = call.tokens if tokens is None else tuple(tokens)
+    folder = None if store is None else Path(store)
+    check_before(net, call, selection, keeping, evaluate=evaluate, max_bytes=max_bytes, store=folder)
+
+    def run(writer: Writer | None) -> tuple[Tape, Any]:
+        recorder = running.recorder(net, selection, keeping, call.example, max_bytes, writer)
+        output = running.run(net, recorder, call, evaluate=evaluate, verify=verify)
+        return Tape(recorder, Patches.of(net), named, tokenizer), output if "output" in keeping else None
+
+    if folder is None:
+        tape, output = run(None)
+        return tape.capture(output=output)
+    from pyattnorg.capture.storing import captured_to
+
+    about = {
+        "name": str(name),
+        "revision": load.get("revision"),
+        "tokens": named,
+        "tokenizer": _reader(loaded, tokenizer, call),
+    }
+    return captured_to(folder, net, call, selection, keeping, run, evaluate=evaluate, overwrite=overwrite, **about)
+
+
+def _reader(loaded: LoadedModel | None, tokenizer: Any, call: Call) -> Any:
+    """The tokenizer that read the input, if one did."""
+    if tokenizer is not None or loaded is None or call.tokens is None:
+        return tokenizer
+    return loaded.tokenizer
 
 
 @contextlib.contextmanager
@@ -107,7 +153,10 @@ def capturing(
     *,
     layers: LayerChoice = None,
     heads: HeadChoice = None,
-    keep: Sequence[str] = ("scores", "weights"),
+    keep: str | Sequence[str] = ("scores", "weights"),
+    queries: AxisChoice = None,
+    keys: AxisChoice = None,
+    dtype: Any = None,
     example: int | None = None,
     tokens: Sequence[str] | None = None,
     tokenizer: Any = None,
@@ -121,8 +170,7 @@ def capturing(
     attention before dropout, and the report says where there was any. Forwards that autograd repeats (checkpointing)
     are recorded once. Only the thread that opened it is watched.
     """
-    kept = _kept(keep) - {"output"}
-    selection = Selection.of(layers, heads)
+    keeping, selection = Keeping.of(keep, Cut.of(queries, keys), dtype), Selection.of(layers, heads)
     net = model.model if isinstance(model, LoadedModel) else model
     if (
         isinstance(model, LoadedModel)
@@ -136,7 +184,7 @@ def capturing(
 
     running.refuse_wrapped(net)
     net = running.unwrap(net)
-    recorder = running.recorder(net, selection, kept, example, max_bytes)
+    recorder = running.recorder(net, selection, keeping, example, max_bytes)
     tape = Tape(recorder, Patches.of(net), None if tokens is None else tuple(tokens), tokenizer)
     with running.mode_of(net, evaluate), recorder:
         yield tape
@@ -146,18 +194,18 @@ class Tape:
     """What `capturing` has recorded: one entry a forward of the model."""
 
     def __init__(self, recorder: Recorder, patches: Patches, tokens: tuple[str, ...] | None, tokenizer: Any) -> None:
-        self._recorder, self._patches, self._tokens, self._tokenizer = recorder, patches, tokens, tokenizer
+        self.recorder, self._patches, self._tokens, self._tokenizer = recorder, patches, tokens, tokenizer
         self._made: dict[int, Capture] = {}
 
     def __len__(self) -> int:
-        return len(self._recorder.passes)
+        return len(self.recorder.passes)
 
     def __repr__(self) -> str:
         return f"Tape({len(self)} forward pass(es))"
 
     def clear(self) -> None:
         """Forget what was recorded so far."""
-        self._recorder.clear()
+        self.recorder.clear()
         self._made.clear()
 
     def capture(self, index: int | None = None, *, output: Any = None) -> Capture:
@@ -168,17 +216,9 @@ class Tape:
         CaptureError
             Nothing was recorded, several forwards were and none was picked, or the forward was not a capture's kind.
         """
-        recorder, n = self._recorder, len(self)
+        recorder, n = self.recorder, len(self)
         if recorder.problem is not None:
-            error = recorder.problem
-            if isinstance(error, CaptureError):
-                raise error
-            first = next(iter(str(error).splitlines()), "")
-            raise CaptureError(
-                f"capture: recording failed ({type(error).__name__}: {first}), "
-                "expected plain tensors; under torch.func or with tensors of another kind run the model without them, "
-                "else please report this"
-            ) from error
+            raise_problem(recorder.problem)
         if index is None and n > 1:
             raise CaptureError(
                 f"index: the tape holds {n} forward passes, expected one; take .capture(0) to .capture({n - 1})"
@@ -195,31 +235,14 @@ class Tape:
         return self._made[at]
 
     def _make(self, at: int, output: Any) -> Capture:
-        recorder, one = self._recorder, self._recorder.passes[at]
-        if not one.complete:
-            raise CaptureError("capture: the forward did not end (it raised, or is still running); run it again")
-        if not one.records and not one.seen:
-            raise NoAttentionError(recorder.explain_nothing(one))
-        lost = one.lost()
-        if lost is not None:
-            raise UnsupportedAttentionError(
-                f"{lost.module}: its softmax of shape {lost.shape} is not attention as it can be captured here "
-                f"({lost.reason}), and the capture would lack it; this kind is not supported in this version"
-            )
-        selection = recorder.selection
-        lacking = selection.missing(one.seen)
-        if lacking or not one.records:
-            what = f"layers: got {lacking}" if lacking else f"{selection.text} leaves no head"
-            raise CaptureError(f"{what}, the model has layers {min(one.seen)} to {max(one.seen)}; ask for those")
-        naming = Naming(one.inputs, recorder.example or 0, self._tokens, self._tokenizer, self._patches)
-        return build(one.records, naming, one.model, output)
+        recorder, one = self.recorder, self.recorder.passes[at]
+        check_pass(recorder, one, kept=bool(one.records))
+        return build(one.records, self.naming(at), one.model, output)
 
-
-def _kept(keep: Sequence[str]) -> frozenset[str]:
-    kept = frozenset([keep] if isinstance(keep, str) else keep)
-    if not kept or not kept <= set(_KEEP):
-        raise ValueError(f"keep: got {sorted(kept)}, expected some of {list(_KEEP)}")
-    return kept
+    def naming(self, at: int) -> Naming:
+        """What names the tokens of a forward."""
+        recorder, one = self.recorder, self.recorder.passes[at]
+        return Naming(one.inputs, recorder.example or 0, self._tokens, self._tokenizer, self._patches)
 
 
 __all__ = ["Tape", "capture", "capturing"]

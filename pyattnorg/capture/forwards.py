@@ -44,8 +44,11 @@ class Guard:
 class Forwards:
     """Watches the forwards of one model, in the thread that opened it."""
 
-    def __init__(self, model: nn.Module, guard: Guard, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, model: nn.Module, guard: Guard, on_end: Callable[[], None], *, shapes_only: bool = False
+    ) -> None:
         self._root: nn.Module | None = model
+        self._shapes_only = shapes_only
         self._kind = type(model).__name__
         self._guard, self._on_end = guard, on_end
         self._modules = dict(model.named_modules())
@@ -139,7 +142,8 @@ class Forwards:
             self._guard(self._read, module, args, kwargs)
 
     def _read(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
-        self.passes[-1].inputs.read(module, args, kwargs)
+        if not self._shapes_only:
+            self.passes[-1].inputs.read(module, args, kwargs)
         self.batches.read(tensors_in([*args, *kwargs.values()]))
 
     def _after(self, module: nn.Module, args: Any, *rest: Any) -> Any:
@@ -150,7 +154,8 @@ class Forwards:
         del self._maps[len(self.running) :]
         again = None
         raised = len(rest) == 1  # always_call tells of an exception by leaving out the keyword arguments
-        if isinstance(module, FAST) and not raised and not any(isinstance(m, FAST) for m in self.running):
+        fast = isinstance(module, FAST) and not self._shapes_only
+        if fast and not raised and not any(isinstance(m, FAST) for m in self.running):
             again = run_again(module, args, rest[0])
             self._guard(refuse_other_output, self._names[id(module)], module, rest[1], again)
         if not self.running:

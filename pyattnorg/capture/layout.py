@@ -32,7 +32,7 @@ class Scene:
 
     def head_count(self) -> int | None:
         """Heads that the module says it has."""
-        return _count(self.module, _HEAD_COUNTS)
+        return head_count_of(self.module)
 
     def head_count_around(self) -> int | None:
         """Heads that the module, or the nearest one around it that says so, has."""
@@ -47,6 +47,11 @@ class Scene:
             return heads // groups
         said = _count(self.module, _KEY_HEAD_COUNTS)
         return said if said is not None and said < heads and heads % said == 0 else heads
+
+
+def head_count_of(module: nn.Module) -> int | None:
+    """Heads that a module says it has."""
+    return _count(module, _HEAD_COUNTS)
 
 
 def _count(module: nn.Module, names: Sequence[str]) -> int | None:
@@ -192,4 +197,4 @@ def tensors_in(x: Any, depth: int = 3) -> list[Tensor]:
     return [t for item in items for t in tensors_in(item, depth - 1)]
 
 
-__all__ = ["Batches", "Layout", "Scene", "read_layout", "refuse_channels", "tensors_in"]
+__all__ = ["Batches", "Layout", "Scene", "head_count_of", "read_layout", "refuse_channels", "tensors_in"]

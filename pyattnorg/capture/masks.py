@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 # Half of float16's lowest number: no additive bias of a real model is as low, every "minus infinity" is lower.
 LOWEST_BIAS = torch.finfo(torch.float16).min / 2
@@ -18,6 +19,8 @@ NOTHING = 1e-6
 def hidden_by_bias(bias: Any) -> Tensor | None:
     """Cells that an additive tensor hides: -inf and the like, or the low value of a mask that holds only 0 and it."""
     if not isinstance(bias, Tensor) or not bias.is_floating_point() or bias.numel() == 0 or bias.ndim < 1:
+        return None
+    if not has_values(bias):
         return None
     hidden = bias <= LOWEST_BIAS
     if bool(hidden.any()):
@@ -45,9 +48,14 @@ def hidden_by_where(condition: Any, chosen: Any, other: Any, scores: Tensor) -> 
     return None
 
 
+def has_values(x: Tensor) -> bool:
+    """Whether a tensor holds numbers: those of a run for shapes only (see `survey`) do not."""
+    return not x.is_meta and not isinstance(x, FakeTensor)
+
+
 def _is_low(value: Any) -> bool:
     if isinstance(value, Tensor):
-        return value.numel() > 0 and float(value.max()) <= LOWEST_FILL
+        return has_values(value) and value.numel() > 0 and float(value.max()) <= LOWEST_FILL
     return isinstance(value, (int, float)) and value <= LOWEST_FILL
 
 
@@ -75,4 +83,13 @@ def causal(queries: int, keys: int, device: torch.device) -> Tensor:
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril().logical_not()
 
 
-__all__ = ["by_numbers", "causal", "either", "hidden_by_bias", "hidden_by_fill", "hidden_by_where", "truly_hidden"]
+__all__ = [
+    "by_numbers",
+    "causal",
+    "either",
+    "has_values",
+    "hidden_by_bias",
+    "hidden_by_fill",
+    "hidden_by_where",
+    "truly_hidden",
+]

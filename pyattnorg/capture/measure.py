@@ -1,9 +1,10 @@
-"""From tensors to a record: checks, NumPy arrays, and the row of the report."""
+"""From tensors to a record: checks, block by block, what is kept, and the row of the report."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pyattnorg.capture.cells import Cells
 from pyattnorg.capture.errors import UnsupportedAttentionError
-from pyattnorg.capture.layout import Layout, Scene
-from pyattnorg.capture.maths import Maps, tolerance, wide
+from pyattnorg.capture.maths import tolerance, wide
+from pyattnorg.capture.qk import QueriesKeys
 from pyattnorg.capture.record import BoolArray, Record
+from pyattnorg.capture.shelf import Shelf
+from pyattnorg.capture.slots import Part, Slot
+from pyattnorg.capture.spans import Spans
 
 log = logging.getLogger("pyattnorg")
 
@@ -22,98 +27,149 @@ log = logging.getLogger("pyattnorg")
 _WRONG = 0.02
 
 
-@dataclass(frozen=True)
-class Slot:
-    """A layer that was let in: which heads of which example of it are to be kept."""
+@dataclass
+class _Tally:
+    """What the report says of a layer, gathered over its blocks."""
 
-    scene: Scene
-    backend: str
-    layout: Layout
-    layer: int
-    example: int
-    heads: NDArray[np.int64]
-    key_heads: int
-    started: float
-
-    def take(self, x: Tensor) -> Tensor:
-        """The wanted heads of a tensor (heads, …); one that is the same for all heads stays as it is."""
-        if len(self.heads) == self.layout.heads or len(x) == 1:
-            return x
-        return x[torch.as_tensor(self.heads, device=x.device)]
+    visible: float = 0.0  # cells
+    cells: int = 0
+    bad: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    sums: list[float] = field(default_factory=list)
+    sink: list[tuple[float, int]] = field(default_factory=list)
+    softmax_error: float | None = None
+    relative: float | None = None
+    output_error: float | None = None
 
 
 def make_record(
     slot: Slot,
-    maps: Maps,
+    parts: Iterable[Part],
+    shelf: Shelf,
     *,
-    kept: frozenset[str],
     mask: str,
     dtype: torch.dtype,
     precision: torch.dtype,
     raw: bool,
-    output_error: float | None,
     dropout: float,
     padding: BoolArray | None,
-    seconds: float,
+    qk: QueriesKeys | None = None,
 ) -> Record:
-    """Check that softmax of the scores is the weights, and pack both.
+    """Check that softmax of the scores is the weights, and put both on the shelf.
 
     Raises
     ------
     UnsupportedAttentionError
         The scores and the weights, or the weights and the output, do not belong together.
     """
-    columns = maps.scores.shape[-1] - maps.sinks
-    scores, weights, sink = maps.scores[..., :columns], maps.weights[..., :columns], None
-    if maps.sinks:
-        sink = maps.weights[..., columns:].sum(-1)
-    hidden = None if maps.hidden is None else maps.hidden[..., :columns].expand(scores.shape)
-    sees = torch.ones(scores.shape[:-1], dtype=torch.bool) if hidden is None else ~hidden.all(-1)
-    bad = _nonfinite(scores, weights, hidden)
-    if hidden is not None:
-        weights = weights.masked_fill(hidden, 0.0)
-        if not raw:
-            scores = scores.masked_fill(hidden, -torch.inf)
-    error, relative = _softmax_error(scores, weights, hidden, sink)
-    sums = wide(weights).sum(-1)[sees.to(weights.device)]
+    tally = _Tally(bad=np.zeros(len(slot.heads), np.int64))
+    cells = Cells(slot)
+    for part in parts:
+        _look(slot, part, shelf, tally, cells, raw)
+    bad = [int(n) for n in tally.bad]
+    weight = max(sum(n for _, n in tally.sink), 1)
     row: dict[str, Any] = {
         "group": "",
         "layer": slot.layer,
         "module": slot.scene.place.module,
         "backend": slot.backend,
         "dtype": str(dtype).removeprefix("torch."),
-        "shape": [int(n) for n in weights.shape],
+        "shape": list(slot.kept_shape),
         "mask": mask,
-        "visible": 1.0 if hidden is None else float((~hidden).float().mean()),
+        "visible": tally.visible / max(tally.cells, 1),
         "nonfinite": sum(bad),
         "nonfinite_heads": [int(slot.heads[i]) for i, n in enumerate(bad) if n],
-        "row_sums": [float(sums.min()), float(sums.max())] if sums.numel() and not any(bad) else None,
-        "sink_mass": None if sink is None else float(sink.mean()),
-        "softmax_error": error,
-        "output_error": None if any(bad) else output_error,
+        "row_sums": [min(tally.sums), max(tally.sums)] if tally.sums and not any(bad) else None,
+        "sink_mass": sum(x * n for x, n in tally.sink) / weight if tally.sink else None,
+        "softmax_error": tally.softmax_error,
+        "output_error": None if any(bad) else tally.output_error,
         "dropout": dropout,
-        "seconds": seconds,
+        "seconds": 0.0,
         "bytes": 0,
     }
     if not row["nonfinite"]:
-        _judge(slot, "softmax of its scores and its weights", relative, precision)
-        _judge(slot, "its output", output_error, precision)
-    groups = np.arange(slot.layout.heads) // (slot.layout.heads // slot.key_heads)
+        _judge(slot, "softmax of its scores and its weights", tally.relative, precision)
+        _judge(slot, "its output", tally.output_error, precision)
+    kept = shelf.take()
     record = Record(
         place=slot.scene.place,
         layer=slot.layer,
         heads=slot.heads,
-        kv_group=groups[slot.heads].astype(np.int64),
-        scores=_numpy(scores) if "scores" in kept else None,
-        weights=_numpy(weights) if "weights" in kept else None,
-        visible=_visible(hidden),
+        kv_group=slot.kv_group,
+        scores=kept.get("scores"),
+        weights=kept.get("weights"),
+        visible=cells.take(compact=shelf.lazy or qk is not None),
         raw=raw,
         padding=padding,
-        shape=(int(weights.shape[0]), int(weights.shape[1]), int(weights.shape[2])),
+        shape=slot.shape,
         row=row,
+        rows=_told(slot.rows, slot.shape[1]),
+        columns=_told(slot.columns, slot.shape[2]),
+        qk=qk,
     )
-    row["bytes"] = sum(a.nbytes for a in (record.scores, record.weights, record.visible) if a is not None)
+    row["bytes"] = sum(_size(x) for x in (record.scores, record.weights, record.visible)) + (qk.nbytes if qk else 0)
     return record
+
+
+def _look(slot: Slot, part: Part, shelf: Shelf, tally: _Tally, cells: Cells, raw: bool) -> None:
+    """Check one block and put it on the shelf."""
+    block, maps, output_error = part
+    columns = maps.scores.shape[-1] - maps.sinks
+    scores, weights, sink = maps.scores[..., :columns], maps.weights[..., :columns], None
+    if maps.sinks:
+        sink = maps.weights[..., columns:].sum(-1)
+        tally.sink.append((float(sink.mean()), sink.numel()))
+    hidden = None if maps.hidden is None else maps.hidden[..., :columns].expand(scores.shape)
+    sees = torch.ones(scores.shape[:-1], dtype=torch.bool) if hidden is None else ~hidden.all(-1)
+    tally.visible += scores.numel() if hidden is None else float((~hidden).sum())
+    tally.cells += scores.numel()
+    bad = _nonfinite(scores, weights, hidden)
+    tally.bad[block.heads] += bad
+    if hidden is not None:
+        weights = weights.masked_fill(hidden, 0.0)
+        if not raw:
+            scores = scores.masked_fill(hidden, -torch.inf)
+    error, relative = _softmax_error(scores, weights, hidden, sink)
+    tally.softmax_error = _larger(tally.softmax_error, error)
+    tally.relative = _larger(tally.relative, relative)
+    tally.output_error = _larger(tally.output_error, output_error)
+    sums = wide(weights).sum(-1)[sees.to(weights.device)]
+    if sums.numel():
+        tally.sums += [float(sums.min()), float(sums.max())]
+    cells.put(block, hidden)
+    kept = {"scores": scores, "weights": weights}
+    for kind in slot.keeping.maps:
+        _refuse_overflow(slot, kind, kept[kind], hidden)
+        shelf.put(kind, block.heads, block.rows, kept[kind][..., slot.columns])
+
+
+def _told(part: slice, n: int) -> tuple[int, int, int] | None:
+    return None if (part.start, part.stop, part.step) == (0, n, 1) else (part.start, part.stop, part.step)
+
+
+def _size(x: Any) -> int:
+    if isinstance(x, Spans):
+        return x.first.nbytes + x.last.nbytes
+    return 0 if x is None else int(np.prod(x.shape)) * x.dtype.itemsize
+
+
+def _larger(a: float | None, b: float | None) -> float | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return b if b > a or b != b else a  # NaN stays
+
+
+def _refuse_overflow(slot: Slot, kind: str, values: Tensor, hidden: Tensor | None) -> None:
+    """Refuse finite numbers that the dtype asked for cannot hold."""
+    if slot.keeping.dtype is None:
+        return
+    most = float(np.finfo(slot.keeping.dtype).max)
+    finite = torch.isfinite(values) if hidden is None else torch.isfinite(values) & ~hidden
+    top = float(torch.where(finite, values.abs(), 0.0).max())
+    if top > most:
+        raise UnsupportedAttentionError(
+            f"{slot.scene.name}: its {kind} go up to {top:.3g}, dtype={slot.keeping.dtype!r} holds at most {most:.3g}; "
+            "keep them as float32"
+        )
 
 
 def _softmax_error(
@@ -155,20 +211,4 @@ def _judge(slot: Slot, what: str, error: float | None, precision: torch.dtype) -
     log.warning("%s: %s differs from the recorded attention by %.2g (%s)", slot.scene.name, what, error, precision)
 
 
-def _visible(hidden: Tensor | None) -> BoolArray | None:
-    if hidden is None or not bool(hidden.any()):
-        return None
-    if bool((hidden == hidden[:1]).all()):
-        hidden = hidden[0]
-    return np.asarray((~hidden).cpu().numpy())
-
-
-def _numpy(x: Tensor) -> NDArray[Any]:
-    """An array of its own, so that nothing bigger is kept alive by it."""
-    x = wide(x.detach()).cpu()
-    if not x.is_contiguous() or x.untyped_storage().nbytes() != x.numel() * x.element_size():
-        x = x.contiguous().clone()
-    return np.asarray(x.numpy())
-
-
-__all__ = ["Slot", "make_record"]
+__all__ = ["make_record"]

@@ -19,6 +19,8 @@ from pyattnorg.arrays import to_numpy
 from pyattnorg.capture.layout import Layout, Scene
 from pyattnorg.capture.masks import causal, either, hidden_by_bias
 from pyattnorg.capture.maths import attend, output_error, unseen, wide
+from pyattnorg.capture.slots import parts_of
+from pyattnorg.capture.sources import products
 
 if TYPE_CHECKING:
     from pyattnorg.capture.recorder import Recorder
@@ -41,7 +43,8 @@ def see_mha(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mappi
         batch, n_queries = query.shape[1], query.shape[0]
         n_keys = key.shape[0] if p["static_k"] is None else p["static_k"].shape[1]
         layout = Layout(batch, heads, "batch, heads")
-        slot = recorder.open(scene, "mha", layout, n_queries, n_keys, None)
+        width = (query.shape[-1] if p["embed_dim_to_check"] is None else p["embed_dim_to_check"]) // heads
+        slot = recorder.open(scene, "mha", layout, n_queries, n_keys, None, sizes=(width, 0))
         if slot is None:
             return
         at = slot.example
@@ -62,10 +65,15 @@ def see_mha(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mappi
             theirs = out[0][:, at] if batched else out[0]
             rows = None if hidden is None else hidden.all(0)  # a row of the output holds all heads
             error = output_error(ours, theirs, rows)
+        wanted = [slot.take(x) for x in (q, k)]
+        rows = [None if x is None else slot.take_rows(slot.take(x)) for x in (hidden, bias)]
+        scale = 1.0 / math.sqrt(q.shape[-1])
+        qk = products(slot, slot.take_rows(wanted[0]), wanted[1], scale, rows[0], rows[1], sinks)
+        parts = (part._replace(output_error=error) for part in parts_of(slot, maps.take(slot.take)))
         pads = _hidden_and_bias(padding)[0] if same_tokens and padding is not None else None
         recorder.keep(
-            slot, maps.take(slot.take), mask=kind, dtype=out[0].dtype, raw=True, output_error=error, dropout=dropout,
-            padding=None if pads is None else to_numpy(pads, "key_padding_mask"),
+            slot, parts, mask=kind, dtype=out[0].dtype, raw=True, dropout=dropout,
+            padding=None if pads is None else to_numpy(pads, "key_padding_mask"), qk=qk,
         )  # fmt: skip
 
 

@@ -103,6 +103,17 @@ def load_model(
     return loaded
 
 
+def opened(model: Any, load: dict[str, Any]) -> tuple[LoadedModel | None, Any]:
+    """What came as `model`, loaded if it is a name: (with what prepares its inputs, the model itself)."""
+    loaded = model if isinstance(model, LoadedModel) else None
+    if isinstance(model, str) or hasattr(model, "__fspath__"):
+        options = {"dtype" if name == "torch_dtype" else name: value for name, value in load.items()}
+        loaded = load_model(model, **options)
+    elif load:
+        raise TypeError(f"capture: unexpected argument(s) {sorted(load)}; loading options go with a model's name")
+    return loaded, model if loaded is None else loaded.model
+
+
 def tokenizer_of(model: Any) -> Any:
     """The tokenizer of a transformers model that was loaded by name."""
     name = getattr(model, "name_or_path", "") or ""
@@ -193,4 +204,4 @@ def _load(load: Any, what: str, name: str) -> Any:
         raise kind(f"model: the {what} of {name!r} could not be loaded ({first}){hint}") from error
 
 
-__all__ = ["LoadedModel", "load_model", "need", "tokenizer_of"]
+__all__ = ["LoadedModel", "load_model", "need", "opened", "tokenizer_of"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg.arrays import FloatArray
+from pyattnorg.capture.qk import QueriesKeys
 
 BoolArray = NDArray[np.bool_]
 
@@ -36,19 +36,26 @@ class Place:
 
 @dataclass
 class Record:
-    """Maps of one call, (heads, queries, keys), and its row of the report."""
+    """Maps of one call, (heads, queries, keys), and its row of the report.
+
+    Each map is an array, None where it was not kept, or something with `shape`, `dtype` and ``head(i, rows)`` that
+    reads one head: see `layered`. `shape` is what the model computed, `rows` and `columns` what was kept of it.
+    """
 
     place: Place
     layer: int
     heads: NDArray[np.int64]
     kv_group: NDArray[np.int64]
-    scores: FloatArray | None
-    weights: FloatArray | None
-    visible: BoolArray | None  # (queries, keys) or (heads, queries, keys); None: everything
+    scores: Any
+    weights: Any
+    visible: Any  # bools (queries, keys) or (heads, queries, keys), or Spans; None: everything
     raw: bool  # invisible cells of the scores hold what was computed before masking
     padding: BoolArray | None  # (keys,) True where the call itself said "padding", and queries are the same tokens
     shape: tuple[int, int, int]
     row: dict[str, Any]
+    rows: tuple[int, int, int] | None = None  # start, stop, step of the queries that were kept; None: all
+    columns: tuple[int, int, int] | None = None  # of the keys
+    qk: QueriesKeys | None = None
 
 
 class Report(list[dict[str, Any]]):

@@ -6,9 +6,8 @@ says whose they are. Whatever goes wrong in here is kept and raised after the fo
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,19 +19,25 @@ from torch.overrides import TorchFunctionMode
 from pyattnorg.capture.compiled import as_written
 from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError
 from pyattnorg.capture.forwards import Forwards, Guard
+from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.layout import Batches, Layout, Scene
-from pyattnorg.capture.maths import Maps, unseen
-from pyattnorg.capture.measure import Slot, make_record
+from pyattnorg.capture.maths import unseen
+from pyattnorg.capture.measure import make_record
 from pyattnorg.capture.memory import Budget
 from pyattnorg.capture.mha import see_mha
+from pyattnorg.capture.parameters import address, storages
 from pyattnorg.capture.passes import Note, Pass
 from pyattnorg.capture.products import NAMES as PRODUCTS
 from pyattnorg.capture.products import factors
+from pyattnorg.capture.qk import QueriesKeys
 from pyattnorg.capture.record import BoolArray
 from pyattnorg.capture.sdpa import see_sdpa
 from pyattnorg.capture.select import Selection
+from pyattnorg.capture.shelf import MemoryShelf, Shelf
+from pyattnorg.capture.slots import Part, Slot, need
 from pyattnorg.capture.softmax import see_product, see_softmax
 from pyattnorg.capture.trails import Trails, function_name
+from pyattnorg.capture.writing import Writer
 
 _SOFTMAX = {"softmax", "special_softmax", "_softmax"}
 _HIDDEN_KERNELS = ("flash", "efficient_attention", "cudnn_attention", "flex_attention", "_native_multi_head_attention")
@@ -42,21 +47,24 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
     """Records the attention of one model while it is entered; `passes` holds what was recorded."""
 
     is_recorder = True  # how `without_recorders` knows us
+    shapes_only = False  # looks at shapes and at no numbers: see `survey`
 
     def __init__(
         self,
         model: nn.Module,
         selection: Selection,
-        keep: frozenset[str],
+        keeping: Keeping,
         example: int | None,
         max_bytes: int | None,
+        writer: Writer | None = None,
     ) -> None:
         super().__init__()
-        self.selection, self.kept, self.example, self.max_bytes = selection, keep, example, max_bytes
+        self.selection, self.keeping, self.example, self.max_bytes = selection, keeping, example, max_bytes
+        self.writer = writer
         self.implementation = str(getattr(getattr(model, "config", None), "_attn_implementation", None) or "")
         self.trails = Trails()
         self.guard = Guard(self.trails.clear)
-        self.forwards = Forwards(model, self.guard, self.trails.clear)
+        self.forwards = Forwards(model, self.guard, self.trails.clear, shapes_only=self.shapes_only)
         self._cleanup = ExitStack()
 
     @property
@@ -79,7 +87,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         with ExitStack() as stack:
             stack.callback(self.trails.clear)
             stack.enter_context(as_written())
-            self._parameters = _storages(self.forwards.open(stack))
+            self._parameters = storages(self.forwards.open(stack))
             super().__enter__()
             self._cleanup = stack.pop_all()
         return self
@@ -150,7 +158,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
             )
 
     def _is_parameter(self, x: Tensor) -> bool:
-        return isinstance(x, nn.Parameter) or x.untyped_storage().data_ptr() in self._parameters
+        return isinstance(x, nn.Parameter) or address(x) in self._parameters
 
     # -- what is kept -------------------------------------------------------------------------------------------------
 
@@ -169,7 +177,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
 
     def budget_allows(self, layout: Layout, queries: int, keys: int) -> None:
         """Raise if one layer's maps alone are too large to copy."""
-        self._budget.check(0, 0, (layout.heads, queries, keys), 2)
+        self._budget.check(0, 0, (layout.heads, queries, keys), layout.heads * queries * keys * 8)
 
     def clear(self) -> None:
         """Forget what was recorded."""
@@ -185,8 +193,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         keys: int,
         key_heads: int | None,
         started: float | None = None,
+        sizes: tuple[int, int] | None = None,
     ) -> Slot | None:
-        """Number the layer and let it in; None if it was not asked for."""
+        """Number the layer and let it in; None if it was not asked for, or is on disk.
+
+        `sizes` are the width of queries and keys and the heads with a bias of their own, where these are known.
+        """
         started = time.perf_counter() if started is None else started
         if self.forwards.is_one_of_several(scene, queries):
             raise UnsupportedAttentionError(
@@ -199,31 +211,54 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         heads = self.selection.among(layer, layout.heads)
         if not len(heads):
             return None
-        alike = self.forwards.count_like(scene.module)
-        wanted = sum(self.selection.layer(n) for n in range(layer + 1, max(alike, layer + 1)))
-        self._budget.admit(layer, wanted, (len(heads), queries, keys), len(self.kept & {"scores", "weights"}))
+        cut, shape = self.keeping.cut, (len(heads), queries, keys)
         key_heads = scene.key_head_count(layout.heads, key_heads)
-        return Slot(scene, backend, layout, layer, self.example_of(layout), heads, key_heads, started)
+        slot = Slot(
+            scene, backend, layout, layer, self.example_of(layout), heads, key_heads, started, cut.rows(queries),
+            cut.columns(keys), shape, self.keeping,
+        )  # fmt: skip
+        return slot if self.admit(slot, sizes) else None
+
+    def admit(self, slot: Slot, sizes: tuple[int, int] | None) -> bool:
+        """Whether the slot's maps are to be computed: they may be on disk already; raise if they cannot fit."""
+        if self.writer is not None:
+            record = self.writer.stored(len(self.passes[-1].records), slot)
+            if record is not None:
+                self.passes[-1].records.append(record)
+            return record is None
+        alike = self.forwards.count_like(slot.scene.module)
+        more = sum(self.selection.layer(n) for n in range(slot.layer + 1, max(alike, slot.layer + 1)))
+        self._budget.admit(slot.layer, more, slot.kept_shape, need(slot, sizes))
+        return True
 
     def keep(
         self,
         slot: Slot,
-        maps: Maps,
+        parts: Iterable[Part],
         *,
         mask: str,
         dtype: torch.dtype,
         raw: bool,
         precision: torch.dtype | None = None,
-        output_error: float | None = None,
         dropout: float = 0.0,
         padding: BoolArray | None = None,
+        qk: QueriesKeys | None = None,
     ) -> None:
         """Check a layer's maps, and keep them."""
+        records = self.passes[-1].records
+        shelf: Shelf
+        if self.writer is None:
+            shelf = MemoryShelf(slot.kept_shape, self.keeping.dtype)
+        else:
+            shelf = self.writer.shelf(len(records), slot, self.keeping)
         record = make_record(
-            slot, maps, kept=self.kept, mask=mask, dtype=dtype, precision=precision or dtype, raw=raw,
-            output_error=output_error, dropout=dropout, padding=padding, seconds=time.perf_counter() - slot.started,
+            slot, parts, shelf, mask=mask, dtype=dtype, precision=precision or dtype, raw=raw, dropout=dropout,
+            padding=padding, qk=qk,
         )  # fmt: skip
-        self.passes[-1].records.append(record)
+        record.row["seconds"] = time.perf_counter() - slot.started
+        if self.writer is not None:
+            record = self.writer.write(len(records), record)
+        records.append(record)
 
     def explain_nothing(self, one: Pass) -> str:
         """Why there is no attention, for an error."""
@@ -250,15 +285,6 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         if self.passes:
             self.passes[-1].add_note(note)
         return note
-
-
-def _storages(model: nn.Module) -> set[int]:
-    """Where parameters lie, so that views of them are known."""
-    out = set()
-    for p in model.parameters():
-        with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
-            out.add(p.untyped_storage().data_ptr())  # quantised or sharded parameters may have no storage
-    return out - {0}
 
 
 __all__ = ["Recorder"]

@@ -10,6 +10,8 @@ import numpy as np
 
 from pyattnorg.capture.errors import CaptureError
 from pyattnorg.capture.groups import group
+from pyattnorg.capture.keeping import MAPS
+from pyattnorg.capture.layered import LayerStack, dense, is_plain, maps_of
 from pyattnorg.capture.record import BoolArray, Record, Report
 from pyattnorg.capture.tokens import Naming
 from pyattnorg.network import NetworkTensor
@@ -57,12 +59,15 @@ class Capture:
         range of row sums, difference between softmax(scores) and the weights, seconds, bytes.
     output
         What the model returned, where ``keep`` held "output".
+    store : mapping, optional
+        Of a capture on disk: where it is and what it is of.
     """
 
     groups: Mapping[str, AttentionGroup]
     report: Report
     model: str = ""
     output: Any = field(default=None, repr=False)
+    store: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
     def scores(self) -> NetworkTensor:
@@ -102,7 +107,13 @@ class Capture:
         return f"Capture({self.model}; {'; '.join(parts)})"
 
 
-def build(records: Sequence[Record], naming: Naming, model: str, output: Any = None) -> Capture:
+def build(
+    records: Sequence[Record],
+    naming: Naming,
+    model: str,
+    output: Any = None,
+    store: Mapping[str, Any] | None = None,
+) -> Capture:
     """Group records and make network tensors of them. The records' arrays are given up on the way."""
     groups: dict[str, AttentionGroup] = {}
     rows = [r.row for r in records]
@@ -110,16 +121,18 @@ def build(records: Sequence[Record], naming: Naming, model: str, output: Any = N
         for record in members:
             record.row["group"] = name
         groups[name] = _group(name, members, naming, model)
-    sizes = {n for g in groups.values() for n in g.shape[:2]} | {n for row in rows for n in row["shape"][1:]}
+    sizes = {n for g in groups.values() for n in g.shape[:2]} | {n for r in records for n in r.shape[1:]}
     if naming.tokens is not None and len(naming.tokens) not in sizes:
         raise CaptureError(
             f"tokens: got {len(naming.tokens)} names, expected as many as queries or keys: {sorted(sizes)}"
         )
-    return Capture(groups, Report(rows), model, output)
+    return Capture(groups, Report(rows), model, output, store)
 
 
 def _group(name: str, records: Sequence[Record], naming: Naming, model: str) -> AttentionGroup:
-    (keep_q, queries), (keep_k, keys) = naming.axis(records, keys=False), naming.axis(records, keys=True)
+    first = records[0]
+    keep_q, queries = _cut(*naming.axis(records, keys=False), first.rows)
+    keep_k, keys = _cut(*naming.axis(records, keys=True), first.columns)
     heads: dict[str, list[Any]] = {
         "layer": [r.layer for r in records for _ in r.heads],
         "head": [int(h) for r in records for h in r.heads],
@@ -127,15 +140,13 @@ def _group(name: str, records: Sequence[Record], naming: Naming, model: str) -> 
         "group": [name for r in records for _ in r.heads],
         "module": [r.place.module for r in records for _ in r.heads],
     }
-    visible = _visible([_crop(r.visible, keep_q, keep_k) for r in records], [len(r.heads) for r in records])
     tensors: dict[str, NetworkTensor] = {}
     missing: dict[str, str] = {}
     broken = _nonfinite(records)
-    for kind in ("scores", "weights"):
-        arrays = [getattr(r, kind) for r in records]
-        for r in records:
-            setattr(r, kind, None)  # from here on each array lives once
-        if any(a is None for a in arrays):
+    visible: BoolArray | None = None
+    for kind in MAPS:
+        given = [maps_of(r, kind) for r in records]
+        if any(maps is None for maps in given):
             continue
         if broken:
             missing[kind] = broken
@@ -143,12 +154,42 @@ def _group(name: str, records: Sequence[Record], naming: Naming, model: str) -> 
         meta: dict[str, Any] = {"source": "capture", "model": model}
         if kind == "scores":
             meta["raw"] = all(r.raw or r.visible is None for r in records)
-        values = stack(arrays, keep_q, keep_k)
+        if not all(map(is_plain, given)):
+            values: Any = LayerStack(given, records, keep_q, keep_k)
+            tensors[kind] = NetworkTensor(values, kind, None, heads, queries, keys, meta)
+            continue
+        if not tensors:
+            cells = [_crop(_columns(dense(r.visible), r.columns), keep_q, keep_k) for r in records]
+            visible = _visible(cells, [len(r.heads) for r in records])
+        for r in records:
+            setattr(r, kind, None)  # from here on each array lives once
+        values = stack(given, keep_q, keep_k)
         tensors[kind] = NetworkTensor(values, kind, visible, heads, queries, keys, meta)
-    n_q = int(keep_q.sum()) if keep_q is not None else records[0].shape[1]
-    n_k = int(keep_k.sum()) if keep_k is not None else records[0].shape[2]
+    kept = [first.shape[i] if part is None else len(range(*part)) for i, part in ((1, first.rows), (2, first.columns))]
+    n_q, n_k = (n if keep is None else int(keep.sum()) for n, keep in zip(kept, (keep_q, keep_k), strict=True))
     layers = tuple(sorted({r.layer for r in records}))
     return AttentionGroup(name, layers, (n_q, n_k, len(heads["layer"])), tensors, missing)
+
+
+def _cut(
+    real: BoolArray | None, names: list[str] | None, part: tuple[int, int, int] | None
+) -> tuple[BoolArray | None, list[str] | None]:
+    """What of the kept tokens is no padding, and their names, from the same of all tokens."""
+    if part is None:
+        return real, names
+    at = range(*part)
+    if real is None:
+        return None, None if names is None else [names[i] for i in at]
+    if not real[list(at)].any():
+        raise CaptureError(f"queries, keys: tokens {at.start} to {at.stop - 1} are padding, expected some real ones")
+    if names is not None:
+        place = np.cumsum(real) - 1
+        names = [names[place[i]] for i in at if real[i]]
+    return real[list(at)], names
+
+
+def _columns(cells: BoolArray | None, part: tuple[int, int, int] | None) -> BoolArray | None:
+    return cells if cells is None or part is None else cells[..., slice(*part)]
 
 
 def _nonfinite(records: Sequence[Record]) -> str:

@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from pyattnorg.capture.compiled import refuse_compiled
 from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError
 from pyattnorg.capture.inputs import Call
+from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.layout import tensors_in
 from pyattnorg.capture.maths import wide
 from pyattnorg.capture.recorder import Recorder
 from pyattnorg.capture.select import Selection
+from pyattnorg.capture.writing import Writer
 
 _lock = threading.Lock()
 _evaluating: dict[nn.Module, list[Any]] = {}  # [how many, modes before]; only while it lasts
@@ -49,10 +51,15 @@ def refuse_wrapped(model: Any) -> None:
 
 
 def recorder(
-    model: nn.Module, selection: Selection, keep: frozenset[str], example: int | None, max_bytes: int | None
+    model: nn.Module,
+    selection: Selection,
+    keeping: Keeping,
+    example: int | None,
+    max_bytes: int | None,
+    writer: Writer | None = None,
 ) -> Recorder:
     """A recorder for one use."""
-    return Recorder(model, selection, keep, example, max_bytes)
+    return Recorder(model, selection, keeping, example, max_bytes, writer)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +13,8 @@ from pyattnorg.capture.errors import UnsupportedAttentionError
 from pyattnorg.capture.layout import Layout, Scene, read_layout, refuse_channels
 from pyattnorg.capture.masks import causal, either, hidden_by_bias
 from pyattnorg.capture.maths import attend, output_error, unseen
+from pyattnorg.capture.slots import Part, Slot
+from pyattnorg.capture.sources import products
 
 if TYPE_CHECKING:
     from pyattnorg.capture.recorder import Recorder
@@ -39,21 +41,36 @@ def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapp
         n_queries, n_keys = q.shape[-2], k.shape[-2]
         layout = read_layout((*_lead(q, k), n_queries, n_keys), scene, recorder.batches)
         refuse_channels(scene, layout.heads, n_queries, n_keys, v.shape[-1], q.stride(-1) > q.stride(-2))
-        slot = recorder.open(scene, "sdpa", layout, n_queries, n_keys, _key_heads(k, layout))
+        sizes = (int(q.shape[-1]), _bias_heads(mask, layout))
+        slot = recorder.open(scene, "sdpa", layout, n_queries, n_keys, _key_heads(k, layout), sizes=sizes)
         if slot is None:
             return
         precision = out.dtype if out.is_floating_point() else q.dtype
         picked = [slot.take(_pick(x, layout, slot.example)).to(precision) for x in (q, k, v)]
         hidden, bias, kind = _masks(mask, bool(call["is_causal"]), n_queries, n_keys, layout, slot.example, q.device)
-        hidden, bias = (None if x is None else slot.take(x) for x in (hidden, bias))
+        hidden, bias = (None if x is None else slot.take_rows(slot.take(x)) for x in (hidden, bias))
         scale = 1.0 / math.sqrt(q.shape[-1]) if call["scale"] is None else float(call["scale"])
-        maps = attend(picked[0], picked[1], scale, hidden, bias)
         dropout = float(call["dropout_p"])
+        theirs = slot.take_rows(slot.take(_pick(out, layout, slot.example))) if dropout == 0.0 else None
+        queries = slot.take_rows(picked[0])
+        parts = attended(slot, queries, picked[1], picked[2], scale, hidden, bias, theirs)
+        qk = products(slot, queries, picked[1], scale, hidden, bias)
+        recorder.keep(slot, parts, mask=kind, dtype=precision, raw=True, dropout=dropout, qk=qk)
+
+
+def attended(
+    slot: Slot, q: Tensor, k: Tensor, v: Tensor, scale: float, hidden: Tensor | None, bias: Tensor | None,
+    theirs: Tensor | None,
+) -> Iterator[Part]:  # fmt: skip
+    """Maps of the wanted heads and queries, block by block, compared with the output where there is one."""
+    for block in slot.blocks():
+        here = None if hidden is None else block.of(hidden)
+        maps = attend(block.of(q), k[block.heads], scale, here, None if bias is None else block.of(bias))
         error = None
-        if dropout == 0.0:
-            theirs = slot.take(_pick(out, layout, slot.example))
-            error = output_error(maps.context(picked[2].to(maps.weights.dtype)), theirs, hidden)
-        recorder.keep(slot, maps, mask=kind, dtype=precision, raw=True, output_error=error, dropout=dropout)
+        if theirs is not None:
+            context = maps.context(v[block.heads].to(maps.weights.dtype))
+            error = output_error(context, block.of(theirs), here)
+        yield Part(block, maps, error)
 
 
 def _lead(q: Tensor, k: Tensor) -> tuple[int, ...]:
@@ -67,6 +84,13 @@ def _key_heads(k: Tensor, layout: Layout) -> int | None:
     if layout.kind != "batch, heads" or k.ndim < 3:
         return None
     return 1 if k.shape[-3] > 1 and k.stride(-3) == 0 else int(k.shape[-3])
+
+
+def _bias_heads(mask: Tensor | None, layout: Layout) -> int:
+    """Heads that have a bias of their own: a mask of numbers that is the same for all heads is taken for a mask."""
+    if mask is None or not mask.is_floating_point() or layout.kind != "batch, heads" or mask.ndim < 3:
+        return 0
+    return layout.heads if mask.shape[-3] > 1 else 0
 
 
 def _pick(x: Tensor, layout: Layout, example: int) -> Tensor:

@@ -15,6 +15,7 @@ from pyattnorg.capture.layout import Layout, Scene, read_layout, refuse_channels
 from pyattnorg.capture.masks import by_numbers, either, truly_hidden
 from pyattnorg.capture.maths import Maps, unseen, wide
 from pyattnorg.capture.products import Factors
+from pyattnorg.capture.slots import parts_of
 from pyattnorg.capture.trails import Trail
 
 if TYPE_CHECKING:
@@ -76,6 +77,9 @@ def _copy(recorder: Recorder, candidate: Candidate, x: Tensor, out: Tensor) -> N
     layout = read_layout(x.shape, candidate.scene, recorder.batches)
     example = recorder.example_of(layout)
     recorder.budget_allows(layout, x.shape[-2], x.shape[-1])
+    if recorder.shapes_only:
+        candidate.layout, candidate.example, candidate.scores, candidate.weights = layout, example, x, out
+        return
     # copied now, since the model may go on to change either in place
     candidate.layout, candidate.example = layout, example
     candidate.scores = _own(layout.pick(x, example))
@@ -103,7 +107,7 @@ def see_product(recorder: Recorder, factors: Factors, x: Tensor, trail: Trail) -
     if candidate.refusal is not None:
         raise candidate.refusal
     with unseen(x.device):
-        if trail.dropout == 0.0:
+        if trail.dropout == 0.0 and not recorder.shapes_only:
             _refuse_changed(candidate, x.transpose(-2, -1) if trail.flipped else x)
         _record(recorder, candidate, int(x.shape[keys]), factors.width(x), trail.dropout)
     return True
@@ -142,10 +146,22 @@ def _record(recorder: Recorder, candidate: Candidate, columns: int, width: int, 
     )
     if slot is None:
         return
+    if "qk" in slot.keeping:
+        raise UnsupportedAttentionError(
+            f"{scene.name}: its attention is written out, so that what stands between queries, keys and softmax "
+            "(biases, caps) is not known and keep=('qk',) cannot bring its maps back; load the model with "
+            "attn_implementation='sdpa', or keep 'scores' and 'weights', on disk with store="
+        )
     hidden, kind = _hidden(candidate, layout, slot.example, scores, weights)
     maps = Maps(scores, weights, hidden, all_keys - columns).take(slot.take)
     recorder.keep(
-        slot, maps, mask=kind, dtype=candidate.dtype, precision=candidate.precision, raw=False, dropout=dropout
+        slot,
+        parts_of(slot, maps),
+        mask=kind,
+        dtype=candidate.dtype,
+        precision=candidate.precision,
+        raw=False,
+        dropout=dropout,
     )
 
 

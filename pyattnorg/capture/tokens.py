@@ -64,6 +64,25 @@ def _pair(size: Any) -> tuple[int, int] | None:
 
 
 @dataclass(frozen=True)
+class Vocabulary:
+    """What a tokenizer calls the tokens of one input: all of it that a store needs to keep."""
+
+    ids: tuple[int, ...]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, tokenizer: Any, inputs: Inputs) -> Vocabulary:
+        """The names of all tokens in the inputs."""
+        ids = sorted({int(i) for array in inputs.ids.values() for i in array.reshape(-1)})
+        return cls(tuple(ids), tuple(str(t) for t in tokenizer.convert_ids_to_tokens(ids)))
+
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
+        """As a tokenizer does."""
+        known = dict(zip(self.ids, self.names, strict=True))
+        return [known[i] for i in ids]
+
+
+@dataclass(frozen=True)
 class Naming:
     """Everything that can name tokens, for one example of one forward pass."""
 
@@ -121,4 +140,4 @@ def _common_padding(records: Sequence[Record], n: int, keys: bool) -> BoolArray 
     return ~first if all(p is not None and np.array_equal(p, first) for p in pads) else None
 
 
-__all__ = ["Naming", "Patches"]
+__all__ = ["Naming", "Patches", "Vocabulary"]
