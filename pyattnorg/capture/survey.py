@@ -7,8 +7,10 @@ are run once for real, and their maps are looked at and let go.
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +86,7 @@ def survey_shapes(
             twin = copy.deepcopy(model)
         _forget_hooks(twin.modules())
         recorder = Survey(twin, selection, keeping, call.example)
-        with mode_of(twin, evaluate), torch.no_grad(), fake, FlopCounterMode(display=False) as counter:
+        with _silent(), mode_of(twin, evaluate), torch.no_grad(), fake, FlopCounterMode(display=False) as counter:
             given = (call.args, call.kwargs)
             args, kwargs = tree_map(lambda x: fake.from_tensor(x) if isinstance(x, torch.Tensor) else x, given)
             with recorder:
@@ -110,6 +112,17 @@ def working_bytes(found: Iterable[Seen]) -> int:
     """Memory beside the model's own that is needed while a layer is looked at: a few arrays of a block."""
     largest = max((min(s.computed, BLOCK) for s in found), default=0)
     return 8 * 4 * largest
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Torch logs what cannot run without values as an error; here it only means another way."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def _forget_hooks(modules: Iterable[nn.Module]) -> None:
