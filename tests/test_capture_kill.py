@@ -24,7 +24,7 @@ import pyattnorg as pa
 from pyattnorg.capture import capture, load_capture
 from pyattnorg.capture.errors import CaptureError
 
-KILLS = int(os.environ.get("PYATTNORG_KILLS", "5"))
+KILLS = int(os.environ.get("PYATTNORG_KILLS", "4"))
 SEED = 20
 
 # Forks a process for every folder that it is told, which captures into it: libraries are imported once, and the kill

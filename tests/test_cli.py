@@ -43,7 +43,7 @@ def tiny(kind: str = "weights", labels: str = "") -> pa.NetworkTensor:
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A model that needs no torch: it reads text, and its capture is made up."""
-    model = SimpleNamespace(takes_images=False, tokenizer=Tokenizer(), asked=[])
+    model = SimpleNamespace(takes_images=False, takes_sound=False, tokenizer=Tokenizer(), asked=[])
 
     def take(task, given):
         model.asked.append(task)

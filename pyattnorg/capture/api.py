@@ -54,9 +54,11 @@ def capture(
     model : torch.nn.Module, LoadedModel or str
         Any PyTorch model whose attention is ``scaled_dot_product_attention``, ``torch.nn.MultiheadAttention`` or a
         softmax written out. A name or folder is loaded by `load_model`, with further keyword arguments.
-    inputs : text, tensor, image, tuple or mapping
+    inputs : text, tensor, image, sound, tuple or mapping
         A mapping gives keyword arguments, a tuple positional ones. Text needs a tokenizer: that of a model loaded by
         name, or `tokenizer`. An image (or its path) needs a processor in the same way.
+        Sound is the path of a WAV file or an array of samples, for a model loaded by name; a decoder then reads what
+        the model hears, or the text of ``{"audio": …, "text": …}``.
     layers : int, str, slice, range or iterable, optional
         Layers to keep, counted from 0: ``3``, ``"0-3,7"``, ``range(4)``.
     heads : int, str, iterable or callable, optional

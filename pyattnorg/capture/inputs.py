@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyattnorg.capture.models import LoadedModel, tokenizer_of
+from pyattnorg.capture.sound import is_sound, sound_arguments
 
 UNKNOWN_AT_MOST = 0.5  # share of tokens that the tokenizer does not know
 
@@ -36,9 +37,13 @@ def prepare(
     """Arguments of ``model(…)`` for these inputs.
 
     A mapping goes in as keyword arguments, a tuple or list of tensors as positional ones, a tensor as the only one.
-    Text is tokenised; of several texts only the one picked by `example`, so that no padding changes it. An image is
-    prepared by the model's own processor.
+    Sound (the path of a WAV file, samples, or a dict of ``audio`` and ``text``) goes to models of sound that were
+    loaded by name. Text is tokenised; of several texts only the one picked by `example`, so that no padding changes it.
+    An image is prepared by the model's own processor.
     """
+    if loaded is not None and loaded.takes_sound and is_sound(inputs):
+        kwargs, names = sound_arguments(inputs, loaded)
+        return Call(kwargs=kwargs, tokens=names)
     if isinstance(inputs, Path) and not (loaded is not None and loaded.takes_images):
         raise TypeError(f"inputs: got the path {str(inputs)!r} for a model of text, expected the text itself")
     if isinstance(inputs, (str, Path)) and loaded is not None and loaded.takes_images and processor is None:

@@ -13,6 +13,8 @@ from typing import Any
 
 from pyattnorg.capture.errors import CaptureError
 
+_SOUND = ("input_features", "input_values")
+
 
 @dataclass
 class LoadedModel:
@@ -27,6 +29,21 @@ class LoadedModel:
     def takes_images(self) -> bool:
         """Whether the model's input is an image."""
         return self.library == "timm" or getattr(self.model, "main_input_name", "") == "pixel_values"
+
+    @property
+    def takes_sound(self) -> bool:
+        """Whether the model's input is a recording."""
+        return self.library == "transformers" and getattr(self.model, "main_input_name", "") in _SOUND
+
+    @cached_property
+    def feature_extractor(self) -> Any:
+        """What turns sound into the model's input."""
+        transformers = need("transformers", "hf")
+        return _load(
+            lambda: transformers.AutoFeatureExtractor.from_pretrained(self.name, **self.options),
+            "feature extractor",
+            self.name,
+        )
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -150,7 +167,7 @@ def _transformers(name: str, dtype: Any, options: dict[str, Any]) -> Any:
         causal = saved.endswith(("ForCausalLM", "LMHeadModel"))
         cls = transformers.AutoModelForCausalLM if causal else transformers.AutoModel
     extra = {} if dtype is None else {"dtype": dtype}
-    with _quiet(transformers):
+    with quiet():
         model, info = _load(
             lambda: cls.from_pretrained(name, output_loading_info=True, **options, **extra), "model", name
         )
@@ -164,9 +181,9 @@ def _transformers(name: str, dtype: Any, options: dict[str, Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """No progress bars and load reports: what matters of them is checked here."""
-    log = transformers.utils.logging
+def quiet() -> Iterator[None]:
+    """No progress bars and load reports of transformers: what matters of them is checked here."""
+    log = need("transformers", "hf").utils.logging
     level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
     log.disable_progress_bar()
@@ -204,4 +221,4 @@ def _load(load: Any, what: str, name: str) -> Any:
         raise kind(f"model: the {what} of {name!r} could not be loaded ({first}){hint}") from error
 
 
-__all__ = ["LoadedModel", "load_model", "need", "opened", "tokenizer_of"]
+__all__ = ["LoadedModel", "load_model", "need", "opened", "quiet", "tokenizer_of"]

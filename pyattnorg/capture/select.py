@@ -46,6 +46,10 @@ class Selection:
         wanted = range(n_heads) if keep is None else [h for h in range(n_heads) if keep(layer, h)]
         return np.asarray(wanted, np.int64)
 
+    def head(self, layer: int, head: int) -> bool:
+        """Whether this head is wanted."""
+        return self.layer(layer) and (self.heads is None or self.heads(layer, head))
+
     def missing(self, seen: set[int]) -> list[int]:
         """Layers asked for by number that the model does not have."""
         return sorted(self.layers - seen) if isinstance(self.layers, frozenset) else []

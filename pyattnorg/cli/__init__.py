@@ -1,4 +1,4 @@
-"""The command line: ``pyattnorg demo``, ``pyattnorg analyze``, ``pyattnorg info``."""
+"""The command line: ``pyattnorg demo``, ``analyze``, ``capture`` and ``info``."""
 
 
 def main() -> None:

@@ -9,7 +9,10 @@ from typing import Annotated
 import typer
 
 from pyattnorg._version import __version__
+from pyattnorg.cli.capture_command import capture
 from pyattnorg.cli.failures import one_line
+from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Threads, named_model
+from pyattnorg.cli.sources import is_store
 
 app = typer.Typer(
     name="pyattnorg",
@@ -48,13 +51,6 @@ class Schedule(str, Enum):
 
     refined = "refined"
     paper = "paper"
-
-
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the results of an earlier run.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and what --json asks for).")]
-Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else, on standard output.")]
-Debug = Annotated[bool, typer.Option("--debug", envvar="PYATTNORG_DEBUG", help="Show where an error came from.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads to use; results do not depend on it.")]
 
 
 def _version(wanted: bool) -> None:
@@ -96,11 +92,16 @@ def demo(
         )
 
 
+app.command()(capture)
+
+
 @app.command()
 def analyze(
     model: Annotated[
         str | None,
-        typer.Argument(metavar="MODEL", show_default=False, help="A transformers id or folder, or timm/NAME."),
+        typer.Argument(
+            metavar="MODEL", show_default=False, help="A transformers id or folder, timm/NAME, or a store of `capture`."
+        ),
     ] = None,
     model_name_or_path: Annotated[
         str | None, typer.Option("--model_name_or_path", "--model", hidden=True, help="MODEL, as other tools spell it.")
@@ -137,19 +138,20 @@ def analyze(
 
     OUT will hold report.html, organization.npz (pyattnorg.load reads it) and heads.csv.
     """
-    named = model or model_name_or_path
-    if named is None or (model and model_name_or_path):
-        raise typer.BadParameter("give one model: an id, a folder, or timm/NAME", param_hint="MODEL")
-    if sum(given is not None for given in (text, text_file, image)) != 1:
-        raise typer.BadParameter("give exactly one of them", param_hint="--text, --text-file, --image")
+    named = named_model(model, model_name_or_path)
+    given = sum(given is not None for given in (text, text_file, image))
+    stored = is_store(named)
+    if given != (0 if stored else 1):
+        what = "give none of them, the store has its input" if stored else "give exactly one of them"
+        raise typer.BadParameter(what, param_hint="--text, --text-file, --image")
     with one_line(debug):
         from pyattnorg.cli import job
-        from pyattnorg.cli.sources import read_source, short_name
+        from pyattnorg.cli.sources import of_store, read_source, short_name
 
         task = job.Job(
             model=named,
             name=short_name(named),
-            source=read_source(text, text_file, image),
+            source=of_store(named) if stored else read_source(text, text_file, image),
             out=out,
             kind=kind.value,
             layers=layers,

