@@ -32,7 +32,7 @@ class Estimate:
         Memory needed on the way, beside the model's own and, without ``store=``, beside `bytes`.
     seconds : float
         Of the forward and the capture, from the model's number of operations and a measurement of this machine that
-        takes some milliseconds: right to a factor of two or three.
+        takes half a second: right to a factor of two or three.
     available : int or None
         Bytes of memory that are free now.
     layers : list of dict
@@ -141,7 +141,7 @@ def summed(net: Any, seen: Survey, keeping: Keeping, method: str, forward: float
         kind = torch.float32 if first is None or not first.is_floating_point() else first.dtype
         seconds = seen.flops / rates.flops_per_second(device, kind, threads)
     if keeping.maps:
-        seconds += cells / rates.cells_per_second(device, threads)
+        seconds += cells / rates.cells_per_second(device, threads, large=cells > 1 << 22)
     if stored:
         seconds += total / rates.stored_bytes_per_second()
     rows = [

@@ -1,7 +1,8 @@
-"""How fast this machine is at what a capture does, measured in a few milliseconds."""
+"""How fast this machine is at what a capture does, measured in some tenths of a second."""
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,10 +17,13 @@ from pyattnorg.capture.files import create_array
 from pyattnorg.capture.maths import attend, unseen
 
 
-def _seconds(do: Callable[[], Any], device: torch.device, times: int = 3) -> float:
+def _seconds(do: Callable[[], Any], device: torch.device, most: float = 0.2) -> float:
+    """The shortest of at least two runs, of as many as there is time for: others use the machine too."""
     best = float("inf")
     do()
-    for _ in range(times):
+    begun, runs = time.perf_counter(), 0
+    while runs < 2 or time.perf_counter() - begun < most:
+        runs += 1
         start = time.perf_counter()
         do()
         if device.type == "cuda":
@@ -31,7 +35,7 @@ def _seconds(do: Callable[[], Any], device: torch.device, times: int = 3) -> flo
 @lru_cache
 def flops_per_second(device: torch.device, dtype: torch.dtype, threads: int) -> float:
     """Of products of matrices, as a model's layers are."""
-    n, width = 256, 768
+    n, width = 512, 1024
     with unseen(device):
         a = torch.ones(n, width, device=device, dtype=dtype)
         b = torch.ones(width, width, device=device, dtype=dtype)
@@ -39,9 +43,9 @@ def flops_per_second(device: torch.device, dtype: torch.dtype, threads: int) -> 
 
 
 @lru_cache
-def cells_per_second(device: torch.device, threads: int) -> float:
-    """Of maps that are computed, checked and copied."""
-    heads, n, width = 4, 256, 64
+def cells_per_second(device: torch.device, threads: int, *, large: bool) -> float:
+    """Of maps that are computed, checked and copied; threads that wait for one another make small ones slow."""
+    heads, n, width = (2, 1024, 64) if large else (4, 128, 64)
     with unseen(device):
         q = torch.ones(heads, n, width, device=device)
         hidden = torch.zeros(1, n, n, dtype=torch.bool, device=device)
@@ -54,7 +58,7 @@ def cells_per_second(device: torch.device, threads: int) -> float:
             maps.weights.sum(-1)
             maps.scores.cpu().clone(), maps.weights.cpu().clone()
 
-        return heads * n * n / _seconds(look, device)
+        return heads * n * n / (2 * _seconds(look, device))  # copies and sums beside these cost as much again
 
 
 @lru_cache
@@ -62,7 +66,7 @@ def stored_bytes_per_second() -> float:
     """Of float32 that are compressed and written to the disk."""
     values = np.random.default_rng(0).random((1, 512, 512), dtype=np.float32)
     with tempfile.TemporaryDirectory(prefix="pyattnorg-") as folder:
-        count = iter(range(100))
+        count = itertools.count()
 
         def write() -> None:
             create_array(Path(folder) / str(next(count)), values.shape, "float32", values.shape)[...] = values

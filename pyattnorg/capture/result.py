@@ -215,6 +215,7 @@ def stack(arrays: list[Any], keep_q: BoolArray | None = None, keep_k: BoolArray 
         layer = arrays.pop()
         out[at : at + len(layer)] = _crop(layer, keep_q, keep_k)
         at += len(layer)
+    out.flags.writeable = False  # ours alone, so that nobody needs a copy of it
     return out.transpose(1, 2, 0)
 
 

@@ -223,9 +223,11 @@ def refuse_other_job(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, A
     for name in names:
         a, b = theirs.get(name), ours.get(name)
         if a != b:
+            digests = isinstance(a, str) and isinstance(b, str) and len(a) == len(b) == 64
+            said = "" if digests else f" ({_short(a, b)} there, {_short(b, a)} now)"
             raise FileExistsError(
-                f"store: {path} holds a capture of another {name.replace('_', ' ')} ({_short(a, b)} there, "
-                f"{_short(b, a)} now); write to another folder, or pass overwrite=True to replace it"
+                f"store: {path} holds a capture of another {name}{said}; write to another folder, or pass "
+                "overwrite=True to replace it"
             )
 
 

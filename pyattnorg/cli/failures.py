@@ -40,7 +40,7 @@ def described(error: Exception) -> str:
         text = str(error.args[0])  # str() of a KeyError is a repr
     else:
         text = str(error)
-    text = " ".join(text.split()) or type(error).__name__
+    text = " ".join(text.split()).replace("overwrite=True", "--overwrite") or type(error).__name__
     if isinstance(error, EXPECTED):
         return text
     return f"unexpected {type(error).__name__}: {text} (--debug shows where)"
