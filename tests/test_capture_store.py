@@ -6,6 +6,8 @@ import json
 import pickle
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -305,3 +307,20 @@ def test_without_zarr_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.
 def test_capturing_has_no_store() -> None:
     with pytest.raises(TypeError, match="store"), capturing(tiny("BertModel"), store="x"):  # type: ignore[call-arg]
         pass
+
+
+def test_a_store_opens_where_torch_is_not(tmp_path: Path) -> None:
+    plain = capture(tiny("MistralModel"), TEXTS, keep="qk", store=tmp_path / "s")
+    code = f"""
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {{"torch", "transformers"}}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+import pyattnorg as pa
+print(float(pa.load_capture({str(tmp_path / "s")!r}).weights["L1H2"].sum()))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stderr == ""
+    assert float(run.stdout) == float(plain.weights["L1H2"].sum())

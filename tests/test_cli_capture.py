@@ -185,7 +185,9 @@ def test_what_is_heard_is_read(models: Path, tone: Path, monkeypatch: pytest.Mon
 def test_samples_of_any_width(width: int, kind: str, top: int, tmp_path: Path) -> None:
     wanted = np.array([0.0, 1.0, -1.0, 0.5])
     offset, scale = (128, 127) if width == 1 else (0, top)
-    write_wave(tmp_path / "w.wav", (wanted * scale + offset).astype(kind).tobytes(), width=width, channels=1, rate=16000)
+    write_wave(
+        tmp_path / "w.wav", (wanted * scale + offset).astype(kind).tobytes(), width=width, channels=1, rate=16000
+    )
     np.testing.assert_allclose(read_wave(tmp_path / "w.wav", 16000), wanted, atol=0.01)
 
 
