@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from pyattnorg.capture.errors import CaptureError, CaptureTooLargeError
-from pyattnorg.capture.estimate import Estimate, summed
 from pyattnorg.capture.inputs import Call
 from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.layout import head_count_of
 from pyattnorg.capture.memory import WAYS_OUT, Budget
 from pyattnorg.capture.select import Selection
-from pyattnorg.capture.survey import survey_shapes
+from pyattnorg.capture.survey import Seen, survey_shapes
 from pyattnorg.memory import size_text
 
 _BATCHED = ("input_ids", "inputs_embeds", "pixel_values", "input_features", "input_values", "decoder_input_ids")
@@ -55,21 +54,21 @@ def check_before(
     seen = survey_shapes(model, call, selection, keeping, evaluate=evaluate)
     if seen is None or seen.problem is not None or not seen.found:
         return  # it will say so itself
-    found = summed(model, seen, keeping, "shapes", 0.0, stored=store is not None)
-    if store is None and found.bytes > limit:
-        raise CaptureTooLargeError(f"capture: {_told(found)} are needed and there are {budget}; {WAYS_OUT}")
-    if store is not None and found.bytes * LEAST_COMPRESSED > limit:
+    total = sum(s.bytes for s in seen.found)
+    if store is None and total > limit:
+        raise CaptureTooLargeError(f"capture: {_told(seen.found)} are needed and there are {budget}; {WAYS_OUT}")
+    if store is not None and total * LEAST_COMPRESSED > limit:
         raise CaptureTooLargeError(
-            f"store: {_told(found)} are to be written, and {size_text(limit)} are free where {store} is; "
+            f"store: {_told(seen.found)} are to be written, and {size_text(limit)} are free where {store} is; "
             "take fewer with layers=, heads=, queries=, dtype='float16' or keep=('weights',), or another disk"
         )
 
 
-def _told(found: Estimate) -> str:
-    largest = max(found.layers, key=lambda row: row["bytes"])
+def _told(found: Sequence[Seen]) -> str:
+    largest = max(found, key=lambda seen: seen.bytes)
     return (
-        f"{size_text(found.bytes)} ({len(found.layers)} layer(s), up to {largest['heads']} heads x "
-        f"{largest['queries']} queries x {largest['keys']} keys)"
+        f"{size_text(sum(s.bytes for s in found))} ({len(found)} layer(s), up to {largest.heads} heads x "
+        f"{largest.queries} queries x {largest.keys} keys)"
     )
 
 
