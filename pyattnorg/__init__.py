@@ -13,6 +13,7 @@ from pyattnorg.checks import DamagedFileError
 from pyattnorg.config import show_config
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
 from pyattnorg.distances import pairwise_l1, tree_emd
+from pyattnorg.entropy_trees import entropy_tree
 from pyattnorg.folder_weights import data_weights
 from pyattnorg.folders import Folders
 from pyattnorg.haar import haar, haar_basis, ihaar
@@ -72,6 +73,7 @@ __all__ = [
     "diffusion_map",
     "dual_affinity",
     "effective_number",
+    "entropy_tree",
     "estimate",
     "flexible_tree",
     "from_arrays",
