@@ -61,6 +61,12 @@ struct HaarTree {
     const std::int32_t* slot;
 };
 
+// A tree by the order of its leaves, and the leaves of the smallest folder that neighbours in that order share.
+struct OrderedTree {
+    const std::int32_t* order;   // [n]
+    const std::int32_t* common;  // [n - 1]
+};
+
 namespace cpu {
 
 // out[i, j] = sum over features of term(x_i, x_j).  `weights` ([features] or null) only for Term::l1.
@@ -90,6 +96,9 @@ void haar(const T* x, const std::vector<std::int64_t>& shape, const std::vector<
 // Levels from the leaves up, folders of a level numbered by slot; the last level is the root's.
 std::vector<std::vector<std::int32_t>> flexible_tree(const double* phi, const double* rate, std::int64_t n,
                                                      std::int64_t m, double constant, int threads, const Poll&);
+
+// Sum over all ordered pairs of leaves of the difference in size of their smallest common folders in two trees.
+std::int64_t tree_distance(const OrderedTree& a, const OrderedTree& b, std::int64_t n, int threads, const Poll&);
 
 // Sums of |x| and x^2 over all n values.
 template <class T>

@@ -156,6 +156,14 @@ def flexible_tree(phi: NDArray[np.float64], rate: NDArray[np.float64], constant:
     )
 
 
+def tree_distance(a: PartitionTree, b: PartitionTree) -> int:
+    """Sum over all ordered pairs of leaves of the difference in size of their smallest common folders."""
+    if backend() == "reference":
+        return reference.tree_distance(a, b)
+    known = [(tree.order, tree.cached("common_sizes", PartitionTree.common_sizes)) for tree in (a, b)]
+    return int(_core.tree_distance(*known[0], *known[1], get_num_threads()))
+
+
 def products(k: FloatArray, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Products in float64 of a symmetric matrix (n, n) of either dtype and a few vectors (m, n), one a row."""
     if backend() == "reference":
