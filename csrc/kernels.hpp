@@ -87,9 +87,9 @@ void folder_averages(const T* x, std::int64_t outer, std::int64_t n, std::int64_
                      const Poll&);
 
 // Tree-Haar transform, method 2.10, along every axis that has a tree.  x, out of `shape`, not empty, may be the same
-// array.
+// array. Returns whether all of `out` is finite; false may also mean that a sum of it overflowed.
 template <class T>
-void haar(const T* x, const std::vector<std::int64_t>& shape, const std::vector<HaarTree>& trees, bool inverse, T* out,
+bool haar(const T* x, const std::vector<std::int64_t>& shape, const std::vector<HaarTree>& trees, bool inverse, T* out,
           int threads, const Poll&);
 
 // Flexible tree of method 2.3 from diffusion coordinates phi [n, m] and |eigenvalues| rate [m], largest first.
