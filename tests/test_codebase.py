@@ -43,7 +43,9 @@ LEVELS = (
     ("trees", "network", "plans", "reference", "known_trees", "tree_comparison"),
     ("kernels",),
     ("config", "distances", "affinity", "diffusion", "builders", "haar", "folder_weights", "axis_options"),
-    ("sparsity", "questionnaire", "rounds", "paraproduct", "pictures", "tanglegrams"),
+    ("haar_layout", "martingale"),
+    ("sparsity", "published", "shrinkage", "holder", "regularity", "scales", "paraproduct"),
+    ("questionnaire", "rounds", "pictures", "tanglegrams"),
     ("organization", "store", "compare", "heads"),
     ("report", "scale", "cli", "__main__"),
 )
