@@ -19,8 +19,9 @@ from pyattnorg.folders import Folders
 from pyattnorg.haar import haar, haar_basis, ihaar
 from pyattnorg.haar_layout import HaarLayout, haar_layout
 from pyattnorg.head_table import Heads
-from pyattnorg.known_trees import layer_tree, quadtree
 from pyattnorg.holder import MixedHolder, mixed_holder
+from pyattnorg.invariance import SoftmaxInvariance, softmax_invariance
+from pyattnorg.known_trees import layer_tree, quadtree
 from pyattnorg.martingale import imartingale_differences, martingale_differences
 from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import Organization, organize
@@ -78,6 +79,7 @@ __all__ = [
     "PartitionTree",
     "Questionnaire",
     "Regularity",
+    "SoftmaxInvariance",
     "Tanglegram",
     "__version__",
     "adjusted_rand_index",
@@ -127,6 +129,7 @@ __all__ = [
     "set_num_threads",
     "show_config",
     "shrink",
+    "softmax_invariance",
     "tanglegram",
     "tree_distance",
     "tree_emd",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pyattnorg.arrays import Array, given
 from pyattnorg.haar import Trees, fitting_trees
+from pyattnorg.holder import ROUNDING
 from pyattnorg.regularity import Regularity, regularity
 from pyattnorg.scales import Corners, Values, coarsest, sum_over_scales
 from pyattnorg.trees import PartitionTree
@@ -69,11 +70,12 @@ class Paraproduct:
         With `axis` one number for each point of it, such as a head; else one for all.
         """
         over = tuple(i for i in range(self.value.ndim) if axis is not None and i != axis % self.value.ndim)
-        norms = [
+        residual, varying, whole = (
             np.sqrt(np.square(each, dtype=np.float64).sum(over if axis is not None else None))
-            for each in (self.residual, self.value - self.boundary)
-        ]
-        out = np.divide(norms[0], norms[1], out=np.zeros_like(norms[0]), where=norms[1] > 0)
+            for each in (self.residual, self.value - self.boundary, self.value)
+        )
+        there = varying > ROUNDING * whole  # what is less has come from rounding
+        out = np.divide(residual, varying, out=np.zeros_like(residual), where=there)
         return out if axis is not None else float(out)
 
     def regularity(self, *, levels: tuple[int, int] | None = None) -> Regularity:

@@ -42,11 +42,11 @@ LEVELS = (
     ("lazy",),
     ("trees", "network", "plans", "reference", "known_trees", "tree_comparison"),
     ("kernels",),
-    ("config", "distances", "affinity", "diffusion", "builders", "haar", "folder_weights", "axis_options"),
-    ("haar_layout", "martingale"),
+    ("config", "distances", "affinity", "diffusion", "builders", "folder_weights", "axis_options"),
+    ("haar_layout", "haar", "martingale"),
     ("sparsity", "published", "shrinkage", "holder", "regularity", "scales", "paraproduct"),
     ("questionnaire", "rounds", "pictures", "tanglegrams"),
-    ("organization", "store", "compare", "heads"),
+    ("organization", "invariance", "store", "compare", "heads"),
     ("report", "scale", "cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
