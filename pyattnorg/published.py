@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pyattnorg.arrays import Array, FloatArray, given
 from pyattnorg.checks import whole
-from pyattnorg.haar import fitting_trees, haar, haar_basis
+from pyattnorg.haar import fitting_trees, haar
 from pyattnorg.haar_layout import HaarLayout, haar_layout, volumes
 from pyattnorg.sparsity import COARSEST
 from pyattnorg.trees import PartitionTree
@@ -79,9 +79,8 @@ def published_network_entropy(x: Array, trees: Sequence[PartitionTree | None], *
         raise ValueError("trees: got None, expected the trees of queries, keys and heads")
     order = np.argsort(_seen(queries, keys), axis=None, kind="stable")[::-1]
     key, query = divmod(int(order[(values.shape[2] - 1) % count]), values.shape[1])  # swapped, as published
-    along = haar_basis(queries)[:, query] @ values.reshape(values.shape[0], -1).astype(np.float64)
-    along = haar_basis(keys)[:, key] @ along.reshape(values.shape[1:])
-    return float(np.abs(haar(along, heads)[:count]).sum())
+    c = haar(values.astype(np.float64, copy=False), [queries, keys, heads])
+    return float(np.abs(c[query, key, :count]).sum())
 
 
 def coarsest_entropy(x: Array, trees: Sequence[PartitionTree | None], *, count: int = 100) -> float:

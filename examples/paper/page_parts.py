@@ -1,0 +1,63 @@
+"""What the sections of the page are made of: text, tables, pictures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURES = ROOT / "docs" / "paper"
+MOST_BYTES = 150_000
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def spread(values: Any, digits: int = 3) -> str:
+    """Median and range of some numbers: ``0.20 (0.18-0.23)``."""
+    x = np.asarray(values, float)
+    return f"{_number(np.median(x), digits)} ({_number(x.min(), digits)}–{_number(x.max(), digits)})"
+
+
+def _number(value: float, digits: int) -> str:
+    return f"{value:,.{digits}f}"
+
+
+def picture(figure: Any, name: str, caption: str) -> str:
+    """Write a figure as a PNG of less than 150 kB and give the Markdown that shows it."""
+    import matplotlib.pyplot as plt
+
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    path = PICTURES / f"{name}.png"
+    for dpi in (110, 90, 75, 60):
+        figure.savefig(path, dpi=dpi, bbox_inches="tight", metadata={"Software": None})
+        if path.stat().st_size < MOST_BYTES:
+            break
+    plt.close(figure)
+    return f"![{caption}](paper/{name}.png)\n\n*{caption}*"
+
+
+def figure(rows: int, columns: int, width: float = 10.0, height: float = 3.0) -> tuple[Any, Any]:
+    """A figure and its axes, always as a 2-D array."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    made, axes = plt.subplots(rows, columns, figsize=(width, height * rows), squeeze=False, layout="constrained")
+    for ax in axes.flat:
+        ax.spines[["top", "right"]].set_visible(False)
+    return made, axes
+
+
+def show(section: str) -> None:
+    """Print a section, as each of these scripts does when it is run by itself."""
+    sys.stdout.write(section + "\n")
