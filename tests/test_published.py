@@ -10,7 +10,7 @@ import transcription as slow
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from inputs import random_tree
+from inputs import FORMS, NUMPY_FORMS, random_tree
 from numpy.typing import NDArray
 
 import pyattnorg as pa
@@ -115,6 +115,30 @@ def test_head_entropies_are_those_of_each_head() -> None:
         assert found["l1"][h] == pytest.approx(np.abs(c).sum(), rel=1e-12)
         assert found["entropy"][h] == pytest.approx(slow.l1_entropy(c), rel=1e-12)
         assert found["effective"][h] == pytest.approx(slow.effective_number(c), rel=1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_any_array(form: str) -> None:
+    if form not in NUMPY_FORMS:
+        pytest.importorskip("torch")
+    x = np.random.default_rng(3).integers(-9, 10, (5, 5, 4)).astype(float)
+    trees = [random_tree(n, i) for i, n in enumerate(x.shape)]
+    given = FORMS[form](x)
+    for function in (pa.published_head_entropy, pa.published_network_entropy, pa.coarsest_entropy):
+        assert function(given, trees) == pytest.approx(function(x, trees), rel=1e-5)
+    for name, numbers in pa.head_entropies(given, trees).items():
+        assert numbers.dtype == np.float64
+        assert numbers == pytest.approx(pa.head_entropies(x, trees)[name], rel=1e-5)
+
+
+def test_no_heads_and_one_cell() -> None:
+    trees = [random_tree(3, 0), random_tree(4, 1)]
+    assert all(len(numbers) == 0 for numbers in pa.head_entropies(np.zeros((3, 4, 0)), trees).values())
+    one = [pa.PartitionTree.dyadic(1)] * 3
+    cell = np.full((1, 1, 1), -2.0)
+    assert pa.published_network_entropy(cell, one) == pa.coarsest_entropy(cell, one) == 2
+    assert pa.published_head_entropy(cell, one).tolist() == [2]
+    assert pa.head_entropies(cell, one)["entropy"].tolist() == [1]
 
 
 # -- lp ---------------------------------------------------------------------------------------------------------------

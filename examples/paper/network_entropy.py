@@ -15,6 +15,7 @@ import pyattnorg as pa
 
 N_INPUTS = 5
 COUNT = 100
+FLOOR = 1e-2  # of the logarithmic axis; published numbers may be 0
 NAMES = ("published", "described", "organized", "given", "shuffled", "entries", "effective", "needed")
 
 
@@ -62,10 +63,14 @@ def section() -> str:
             x = np.full(N_INPUTS, place + (0.15 if kind == "weights" else -0.15))
             mark = {"color": "C1" if kind == "weights" else "C0", "marker": "o", "s": 18}
             label = {"label": kind} if place == 0 else {}
-            axes[0, 0].scatter(x, n["published"], **mark, **label)
+            axes[0, 0].scatter(x, np.maximum(n["published"], FLOOR), **mark, **label)
             axes[0, 1].scatter(x, n["organized"] / n["shuffled"], **mark)
             axes[0, 2].scatter(x, n["effective"], **mark)
-    titles = ("as published (units of the data)", "entropy over that of the shuffled tensor", "effective coefficients")
+    titles = (
+        "as published, in units of the data",
+        "entropy over that of the shuffled tensor",
+        "effective coefficients",
+    )
     for ax, title in zip(axes[0], titles):
         ax.set_xticks(range(len(MODELS)), [model.name for model in MODELS], fontsize=8)
         ax.set_title(title, fontsize=9)
@@ -77,8 +82,11 @@ def section() -> str:
             "## R1. Network entropies",
             "The published network entropy follows the units: the same network has another one before and after "
             "softmax. It is no sum over the largest functions either (the code takes the first head functions against "
-            "one query–key function, `pa.published_network_entropy`); *described* is the sum that the text speaks of "
-            "(`pa.coarsest_entropy`). Both on the trees of the schedule `paper`.",
+            "one query–key function, `pa.published_network_entropy`), and it is 0 where that function has a "
+            "constant key "
+            "part and the rows are weights, which sum to 1, or where it lies in cells that a causal model cannot see. "
+            "*Described* is the sum that the text speaks of (`pa.coarsest_entropy`). Both on the trees of the schedule "
+            "`paper`.",
             table(
                 ["network", "tensor", *(f"input {i + 1}" for i in range(N_INPUTS)), "described, median (range)"],
                 published,
