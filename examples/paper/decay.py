@@ -75,7 +75,7 @@ def section() -> str:
                 at = np.unique(np.geomspace(1, magnitude.size, 300).astype(int)) - 1
                 ax.loglog(at + 1, magnitude[at] / np.linalg.norm(magnitude) + 1e-12, label=basis, linewidth=1)
             ax.set_title(f"{model.name}, {kind}", fontsize=9)
-            ax.set(ylim=(1e-7, 1.5))
+            ax.set(ylim=(1e-7, 1.5), xlabel="number of the coefficient", ylabel="magnitude / norm")
             counts = [int((expansion(model, name, kind)[1] > 0.1).sum()) for name in model.inputs]
             heads.append([model.name, kind, spread(counts, 0)])
         label, curve = expansion(model, model.inputs[0], "scores")

@@ -37,10 +37,16 @@ def picture(figure: Any, name: str, caption: str) -> str:
 
     PICTURES.mkdir(parents=True, exist_ok=True)
     path = PICTURES / f"{name}.png"
-    for dpi in (110, 90, 75, 60):
+    for dpi, colours in ((110, 0), (110, 64), (90, 64), (75, 64), (60, 32)):
         figure.savefig(path, dpi=dpi, bbox_inches="tight", metadata={"Software": None})
+        if colours:
+            from PIL import Image
+
+            Image.open(path).convert("RGB").quantize(colours).save(path, optimize=True)
         if path.stat().st_size < MOST_BYTES:
             break
+    else:
+        raise ValueError(f"{path}: {path.stat().st_size} bytes at the lowest resolution, draw less")
     plt.close(figure)
     return f"![{caption}](paper/{name}.png)\n\n*{caption}*"
 
