@@ -72,8 +72,10 @@ class Silenced:
     """A context in which some heads write nothing: their part of the output projection's input is 0."""
 
     def __init__(self, model: Any, per_layer: int, heads: list[int]) -> None:
-        ends = (".self_attn.o_proj", ".attention.output.dense")
+        ends = (".self_attn.o_proj", ".attention.o_proj", ".attention.output.dense")
         outputs = [m for name, m in model.named_modules() if name.endswith(ends)]
+        if len(outputs) != model.config.num_hidden_layers:
+            raise ValueError(f"{type(model).__name__}: found {len(outputs)} output projections, one a layer expected")
         self.hooks = []
         for layer, module in enumerate(outputs):
             mine = [h % per_layer for h in heads if h // per_layer == layer]

@@ -59,6 +59,8 @@ def _invariant() -> list[str]:
     found = [invariance.found(model, name) for model in MODELS for name in model.inputs]
     residual = np.concatenate([one["residual"] for one in found])
     agree = {pair: [one["agreement"][pair]["cophenetic"] for one in found] for pair in invariance.PAIRS}
+    slope = {name: [one["slope"][name] for one in found] for name in ("argument", "residual")}
+    smoother = sum(d > g for g, d in zip(slope["argument"], slope["residual"]))
     same = [r for model in MODELS for r in invariance.between_inputs(model)]
     return [
         "Self-attention is invariant to softmax, up to a smoother residual",
@@ -66,9 +68,17 @@ def _invariant() -> list[str]:
         f"{max(one['shared'] for one in found):.0e}, {len(found)} networks). The theorem's gain is there on functions "
         "that satisfy its assumptions: twofold on one axis, on two axes by half as much again along the diagonal. On "
         f"real scores the residual keeps {spread(residual, 2)} of what varies. Head trees of scores and weights agree "
-        f"by r = {spread(agree['scores', 'weights'], 2)}; those of scores for two inputs by {spread(same, 2)}.",
-        _verdict(float(np.median(residual)) < 0.1, "holds", "the exact part holds; as an approximation of softmax at "
-                 "the size of real scores it does not"),
+        f"by r = {spread(agree['scores', 'weights'], 2)}; those of scores for two inputs by {spread(same, 2)}. Decay "
+        f"exponents along the diagonal of equal scales: log-weights {spread(slope['argument'], 2)}, residual "
+        f"{spread(slope['residual'], 2)}.",
+        "the exact part holds; "
+        + _verdict(float(np.median(residual)) < 0.1, "so does the approximation",
+                   "as an approximation of softmax at the size of real scores it does not")
+        + "; "
+        + _verdict(np.median(slope["argument"]) > 0, "scores decay as the theorem assumes",
+                   "real scores do not decay towards fine scales, as the theorem assumes")
+        + ", "
+        + f"and the residual is smoother than they are in {smoother} of {len(found)} networks",
     ]  # fmt: skip
 
 
@@ -132,7 +142,7 @@ def _sparse_heads() -> list[str]:
 
 def _pruning() -> list[str]:
     loss = {what: np.median(lost) for what, (_, lost) in least_involved.without(SMOLLM).items()}
-    parts = []
+    parts, beyond = [], 0
     for model in MODELS:
         for kind in SCORES_AND_WEIGHTS:
             s = least_involved.stability(least_involved.all_inputs(model, kind))
@@ -140,6 +150,7 @@ def _pruning() -> list[str]:
                 least_involved.stability(least_involved.random_inputs(model, seed)[kind])["jaccard"]
                 for seed in NULL_SEEDS
             ]
+            beyond += s["jaccard"] > max(null)
             parts.append(f"{model.name} {kind} {s['jaccard']:.2f} (random weights {spread(null, 2)})")
     told = "; ".join(f"{what} {value:.2f}" for what, value in loss.items())
     worse = [kind for kind in SCORES_AND_WEIGHTS if loss[f"least involved, {kind}"] >= loss["random"]]
@@ -147,7 +158,7 @@ def _pruning() -> list[str]:
         "Sparsity of the network can be used to prune heads",
         "Bottom tenths of two inputs agree by Jaccard: " + "; ".join(parts) + ". Loss of SmolLM2 without a tenth of "
         f"its heads: {told}.",
-        "the least involved heads are stable; "
+        f"the least involved heads are more stable than with random weights in {beyond} of {len(parts)} tensors; "
         + _verdict(
             not worse,
             "silencing them costs less than silencing random ones",
@@ -179,8 +190,9 @@ def _architectures() -> list[str]:
     ]
     return [
         "Entropies compare architectures: the vision transformer is sparser",
-        f"The published number is {units:,.0f} times as large for MiniLM's scores as for its own weights, which is of "
-        "the order of the published gap between the two models. Effective number of coefficients, and entropy over "
+        f"The published number is {units:,.0f} times as large for MiniLM's scores as for its own weights; the "
+        "published gap between scores of a language model and weights of a vision model is about 400. Effective "
+        "number of coefficients, and entropy over "
         f"shuffled: {told}.",
         f"the published gap is one of units; in forms without units {DINO.name} is the sparsest by {len(first)} of "
         f"{len(forms)} ({', '.join(first)})",

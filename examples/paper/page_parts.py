@@ -22,13 +22,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def spread(values: Any, digits: int = 3) -> str:
-    """Median and range of some numbers: ``0.20 (0.18-0.23)``."""
+    """Median and range of some numbers: ``0.20 (0.18 to 0.23)``."""
     x = np.asarray(values, float)
-    return f"{_number(np.median(x), digits)} ({_number(x.min(), digits)}–{_number(x.max(), digits)})"
+    return f"{_number(np.median(x), digits)} ({_number(x.min(), digits)} to {_number(x.max(), digits)})"
 
 
 def _number(value: float, digits: int) -> str:
-    return f"{value:,.{digits}f}"
+    text = f"{value:,.{digits}f}"
+    return text.removeprefix("-") if not text.strip("-0.,") else text  # no minus before a zero
 
 
 def picture(figure: Any, name: str, caption: str) -> str:
