@@ -32,7 +32,6 @@ import inputs
 inputs.TEXTS = dict(list(inputs.TEXTS.items())[:2])
 import networks
 networks.MODELS, networks.NULL_SEEDS = (networks.MINILM,), (0,)
-networks.SMOLLM = networks.MINILM  # which has no loss: see below
 import page_parts
 page_parts.PICTURES = Path(sys.argv[2])
 import decay, head_curves, head_kernel, invariance, least_involved, network_entropy, one_head
