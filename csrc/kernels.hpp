@@ -61,6 +61,12 @@ struct HaarTree {
     const std::int32_t* slot;
 };
 
+// A tree by the order of its leaves, and the leaves of the smallest folder that neighbours in that order share.
+struct OrderedTree {
+    const std::int32_t* order;   // [n]
+    const std::int32_t* common;  // [n - 1]
+};
+
 namespace cpu {
 
 // out[i, j] = sum over features of term(x_i, x_j).  `weights` ([features] or null) only for Term::l1.
@@ -81,9 +87,9 @@ void folder_averages(const T* x, std::int64_t outer, std::int64_t n, std::int64_
                      const Poll&);
 
 // Tree-Haar transform, method 2.10, along every axis that has a tree.  x, out of `shape`, not empty, may be the same
-// array.
+// array. Returns whether all of `out` is finite; false may also mean that a sum of it overflowed.
 template <class T>
-void haar(const T* x, const std::vector<std::int64_t>& shape, const std::vector<HaarTree>& trees, bool inverse, T* out,
+bool haar(const T* x, const std::vector<std::int64_t>& shape, const std::vector<HaarTree>& trees, bool inverse, T* out,
           int threads, const Poll&);
 
 // Flexible tree of method 2.3 from diffusion coordinates phi [n, m] and |eigenvalues| rate [m], largest first.
@@ -109,6 +115,9 @@ int improve_tree(const T* x, std::int64_t n, std::int64_t features, std::int32_t
 // not above `noise`: the columns left, in rows that keep their places. Leaves x as it is where no column would be left.
 template <class T>
 std::int64_t shrink_features(T* x, std::int64_t n, std::int64_t features, double noise, int threads, const Poll&);
+
+// Sum over all ordered pairs of leaves of the difference in size of their smallest common folders in two trees.
+std::int64_t tree_distance(const OrderedTree& a, const OrderedTree& b, std::int64_t n, int threads, const Poll&);
 
 // Sums of |x| and x^2 over all n values.
 template <class T>

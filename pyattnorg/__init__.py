@@ -1,7 +1,8 @@
 """pyattnorg: see how a transformer's attention is organised.
 
 Capture a model's attention (`capture`), organise its queries, keys and heads (`organize`), look at the result
-(`Organization`, `report`). The pieces are here too: trees, affinities, tree distances, diffusion maps, Haar transforms.
+(`Organization`, `report`). The pieces are here too: trees, affinities, tree distances, diffusion maps, Haar transforms,
+sparsity, shrinkage, paraproducts.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,27 @@ from pyattnorg.entropy_trees import entropy_tree
 from pyattnorg.folder_weights import data_weights
 from pyattnorg.folders import Folders
 from pyattnorg.haar import haar, haar_basis, ihaar
+from pyattnorg.haar_layout import HaarLayout, haar_layout
 from pyattnorg.head_table import Heads
+from pyattnorg.holder import MixedHolder, mixed_holder
+from pyattnorg.invariance import SoftmaxInvariance, softmax_invariance
 from pyattnorg.known_trees import layer_tree, quadtree
+from pyattnorg.martingale import imartingale_differences, martingale_differences
 from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import Organization, organize
+from pyattnorg.paraproduct import Paraproduct, paraproduct
+from pyattnorg.published import coarsest_entropy, published_head_entropy, published_network_entropy
 from pyattnorg.questionnaire import Questionnaire
-from pyattnorg.sparsity import effective_number, l1_entropy
+from pyattnorg.regularity import Regularity
+from pyattnorg.shrinkage import denoise, keep_volumes, noise_level, shrink
+from pyattnorg.sparsity import (
+    coefficients_needed,
+    effective_number,
+    energy_curve,
+    head_entropies,
+    l1_entropy,
+    lp_entropy,
+)
 from pyattnorg.store import load
 from pyattnorg.tanglegrams import Tanglegram, plot_tanglegram, tanglegram
 from pyattnorg.threads import get_num_threads, set_num_threads
@@ -54,12 +70,17 @@ __all__ = [
     "DiffusionMap",
     "Estimate",
     "Folders",
+    "HaarLayout",
     "Heads",
     "MantelTest",
+    "MixedHolder",
     "NetworkTensor",
     "Organization",
+    "Paraproduct",
     "PartitionTree",
     "Questionnaire",
+    "Regularity",
+    "SoftmaxInvariance",
     "Tanglegram",
     "__version__",
     "adjusted_rand_index",
@@ -67,12 +88,16 @@ __all__ = [
     "capture",
     "capture_each",
     "capturing",
+    "coarsest_entropy",
+    "coefficients_needed",
     "cophenetic_correlation",
     "cosine_affinity",
     "data_weights",
+    "denoise",
     "diffusion_map",
     "dual_affinity",
     "effective_number",
+    "energy_curve",
     "entropy_tree",
     "estimate",
     "flexible_tree",
@@ -81,19 +106,32 @@ __all__ = [
     "get_num_threads",
     "haar",
     "haar_basis",
+    "haar_layout",
+    "head_entropies",
     "ihaar",
+    "imartingale_differences",
+    "keep_volumes",
     "l1_entropy",
     "layer_tree",
     "load",
     "load_capture",
+    "lp_entropy",
     "mantel",
+    "martingale_differences",
+    "mixed_holder",
+    "noise_level",
     "organize",
     "pairwise_l1",
+    "paraproduct",
     "plot_tanglegram",
+    "published_head_entropy",
+    "published_network_entropy",
     "quadtree",
     "report",
     "set_num_threads",
     "show_config",
+    "shrink",
+    "softmax_invariance",
     "tanglegram",
     "tree_distance",
     "tree_emd",

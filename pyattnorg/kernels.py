@@ -121,7 +121,7 @@ def folder_averages(x: Array, tree: PartitionTree, axis: int = 0) -> Any:
 
 def haar(x: Array, trees: list[PartitionTree | None], *, inverse: bool) -> Any:
     """Tree-Haar coefficients along every axis that has a tree, or the way back. Same shape."""
-    ours = given(x, "x", min_ndim=0)
+    ours = given(x, "x", min_ndim=0, finite=False)
     values = ours.values
     if len(trees) != values.ndim:
         raise ValueError(
@@ -130,22 +130,30 @@ def haar(x: Array, trees: list[PartitionTree | None], *, inverse: bool) -> Any:
     for axis, tree in enumerate(trees):
         if tree is not None:
             _axis(values, axis, tree)
-    return ours.back(_checked(haar_into(np.empty(values.shape, values.dtype), values, trees, inverse), values))
+    return ours.back(haar_into(np.empty(values.shape, values.dtype), values, trees, inverse))
 
 
 def haar_into(
     out: FloatArray, values: FloatArray, trees: Sequence[PartitionTree | None], inverse: bool = False
 ) -> FloatArray:
-    """`haar` of finite NumPy values by trees that fit, into `out` of their shape and dtype, which is returned."""
+    """`haar` of NumPy values by trees that fit, into `out` of their shape and dtype, which is returned."""
     source = np.asarray(values, order="C")
     if backend() == "reference":
         for axis, tree in enumerate(trees):
             source = source if tree is None else reference.haar(source, tree, axis, inverse)
         out[...] = source
-        return out
+        return _haar_checked(out, values)
     plans = [None if tree is None or tree.n_leaves == 1 else _haar_plan(tree) for tree in trees]
-    _core.haar(source, plans, inverse, out, get_num_threads())
-    return out
+    finite = _core.haar(source, plans, inverse, out, get_num_threads())
+    return out if finite else _haar_checked(out, values)
+
+
+def _haar_checked(out: FloatArray, values: FloatArray) -> FloatArray:
+    """`out`, if it is finite."""
+    require_finite(values, "x")
+    if np.isfinite(out).all():
+        return out
+    raise _overflow(out)
 
 
 def flexible_tree(phi: NDArray[np.float64], rate: NDArray[np.float64], constant: float) -> IntArray:
@@ -155,6 +163,14 @@ def flexible_tree(phi: NDArray[np.float64], rate: NDArray[np.float64], constant:
     return _core.flexible_tree(
         np.ascontiguousarray(phi, np.float64), np.ascontiguousarray(rate, np.float64), constant, get_num_threads()
     )
+
+
+def tree_distance(a: PartitionTree, b: PartitionTree) -> int:
+    """Sum over all ordered pairs of leaves of the difference in size of their smallest common folders."""
+    if backend() == "reference":
+        return reference.tree_distance(a, b)
+    known = [(tree.order, tree.cached("common_sizes", PartitionTree.common_sizes)) for tree in (a, b)]
+    return int(_core.tree_distance(*known[0], *known[1], get_num_threads()))
 
 
 def products(k: FloatArray, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -324,8 +340,12 @@ def _checked(out: FloatArray, x: FloatArray, y: FloatArray | None = None) -> Flo
         require_finite(y, "y")
     if np.isfinite(out).all():
         return out
+    raise _overflow(out)
+
+
+def _overflow(out: FloatArray) -> SumOverflowError:
     wider = "" if out.dtype == np.float64 else " or pass float64"
-    raise SumOverflowError(f"x: sums overflow {out.dtype}; scale the values down{wider}")
+    return SumOverflowError(f"x: sums overflow {out.dtype}; scale the values down{wider}")
 
 
 def _program(tree: PartitionTree, weights: NDArray[np.float64]) -> Any:

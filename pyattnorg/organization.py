@@ -174,7 +174,8 @@ class Organization:
         the largest of any head; entropy: normalised l1 entropy of its bi-Haar coefficients; effective: their effective
         number; x, y, z: diffusion coordinates (where there are so many); nearest: its three nearest heads.
         """
-        numbers = head_numbers(self.network.values, self.trees_[QUERIES], self.trees_[KEYS])
+        c = haar(self.network.values, [self.trees_[QUERIES], self.trees_[KEYS], None])
+        numbers = head_numbers(np.moveaxis(c, HEADS, 0))
         folder_of = {label: i for i, folder in enumerate(self.head_folders()) for label in folder}
         position = np.argsort(self.trees_[HEADS].order)
         columns = self.network.heads.to_dict()

@@ -114,6 +114,12 @@ def products(k: FloatArray, vectors: NDArray[np.float64]) -> NDArray[np.float64]
     return vectors @ k.astype(np.float64)
 
 
+def tree_distance(a: PartitionTree, b: PartitionTree) -> int:
+    """Sum over all ordered pairs of leaves of the difference in size of their smallest common folders."""
+    apart = np.rint(a.n_leaves * (a.distance_matrix() - b.distance_matrix()))
+    return int(np.abs(apart).sum())
+
+
 def norms(x: FloatArray) -> tuple[float, float]:
     """Sums of magnitudes and of squares of all entries."""
     return float(np.abs(x, dtype=np.float64).sum()), float(np.square(x, dtype=np.float64).sum())
@@ -274,5 +280,6 @@ __all__ = [
     "products",
     "shrink_features",
     "symmetry",
+    "tree_distance",
     "tree_emd",
 ]

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pyattnorg import kernels
 from pyattnorg.arrays import Array, require_finite, to_numpy
 from pyattnorg.checks import one_of, whole
 from pyattnorg.threads import one_blas_thread
@@ -30,8 +31,8 @@ def tree_distance(a: PartitionTree, b: PartitionTree) -> float:
     _same_leaves(a, b)
     if a == b or a.n_leaves < 2:
         return 0.0
-    apart = np.abs(a.distance_matrix() - b.distance_matrix()).sum()
-    return float(apart / (a.n_leaves * (a.n_leaves - 1)))
+    n = a.n_leaves
+    return kernels.tree_distance(a, b) / n / (n * (n - 1))
 
 
 def cophenetic_correlation(a: PartitionTree, b: PartitionTree) -> float:

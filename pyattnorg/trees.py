@@ -179,17 +179,24 @@ class PartitionTree:
     def distance_matrix(self) -> NDArray[np.float64]:
         """Size of the smallest common folder over n, 0 on the diagonal: an ultrametric, shape (n, n)."""
         n = self.n_leaves
-        ordered = self._labels[:, self.order]
-        # Number of levels that neighbours in the order share; a pair shares the fewest of those between.
-        shared = (ordered[:, 1:] == ordered[:, :-1]).sum(0)
-        size_at = np.stack([np.bincount(row)[row] for row in ordered])
-        gap = size_at[shared - 1, np.arange(n - 1)] / n if n > 1 else np.empty(0)
+        gap = self.common_sizes() / n
         out = np.zeros((n, n))
         for i in range(n - 1):
             out[i, i + 1 :] = np.maximum.accumulate(gap[i:])
         out += out.T
         back = np.argsort(self.order)
         return out[np.ix_(back, back)]
+
+    def common_sizes(self) -> IntArray:
+        """Leaves of the smallest folder that neighbours in `order` share, (n - 1,).
+
+        What two leaves share is the largest of those between them.
+        """
+        ordered = self._labels[:, self.order]
+        shared = (ordered[:, 1:] == ordered[:, :-1]).sum(0)  # levels
+        size_at = np.stack([np.bincount(row)[row] for row in ordered])
+        sizes: IntArray = size_at[shared - 1, np.arange(self.n_leaves - 1)].astype(np.int32)
+        return sizes
 
     def cached(self, name: str, make: Callable[[PartitionTree], T]) -> T:
         """What `make` gives for this tree, made once: a tree never changes."""

@@ -40,7 +40,7 @@ LEVELS = (
         "memory",
     ),
     ("lazy",),
-    ("trees", "network", "plans", "reference", "known_trees", "tree_comparison"),
+    ("trees", "network", "plans", "reference", "known_trees"),
     ("kernels",),
     (
         "config",
@@ -49,12 +49,14 @@ LEVELS = (
         "diffusion",
         "builders",
         "entropy_trees",
-        "haar",
         "folder_weights",
         "axis_options",
+        "tree_comparison",
     ),
-    ("sparsity", "questionnaire", "rounds", "paraproduct", "pictures", "tanglegrams"),
-    ("organization", "store", "compare", "heads"),
+    ("haar_layout", "haar", "martingale"),
+    ("sparsity", "published", "shrinkage", "holder", "regularity", "scales", "paraproduct"),
+    ("questionnaire", "rounds", "pictures", "tanglegrams"),
+    ("organization", "invariance", "store", "compare", "heads"),
     ("report", "scale", "cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

@@ -37,7 +37,7 @@ struct HaarPlan {
 };
 
 template <class T>
-void haar(const Dense<T>& x, const std::vector<const HaarPlan*>& plans, bool inverse, Dense<T> out, int threads) {
+bool haar(const Dense<T>& x, const std::vector<const HaarPlan*>& plans, bool inverse, Dense<T> out, int threads) {
     const std::vector<std::int64_t> shape(x.shape(), x.shape() + x.ndim());
     require(plans.size() == shape.size(), "one plan or None an axis");
     require(out.size() == x.size(), "out must be as large as x");
@@ -47,11 +47,11 @@ void haar(const Dense<T>& x, const std::vector<const HaarPlan*>& plans, bool inv
         require(!plan || shape[a] == static_cast<std::int64_t>(plan->slot.size()), "the tree does not fit x");
         trees.push_back(plan ? HaarTree{plan->steps.data(), plan->slot.data()} : HaarTree{nullptr, nullptr});
     }
-    if (x.size() == 0) return;
+    if (x.size() == 0) return true;
     const T* from = x.data();
     T* to = out.mutable_data();
     const Unlocked unlocked;
-    cpu::haar(from, shape, trees, inverse, to, threads, unlocked.signals());
+    return cpu::haar(from, shape, trees, inverse, to, threads, unlocked.signals());
 }
 
 template <class T>

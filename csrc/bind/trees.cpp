@@ -37,6 +37,23 @@ Dense<std::int32_t> flexible_tree(const Dense<double>& phi, const Dense<double>&
     return out;
 }
 
+std::int64_t tree_distance(const Dense<std::int32_t>& order_a, const Dense<std::int32_t>& common_a,
+                           const Dense<std::int32_t>& order_b, const Dense<std::int32_t>& common_b, int threads) {
+    const std::int64_t n = order_a.size();
+    require(n > 0 && order_b.size() == n && common_a.size() == n - 1 && common_b.size() == n - 1, "unequal lengths");
+    for (const auto* order : {&order_a, &order_b}) {
+        std::vector<bool> seen(static_cast<std::size_t>(n));
+        for (std::int64_t p = 0; p < n; ++p) {
+            const std::int32_t leaf = order->data()[p];
+            require(leaf >= 0 && leaf < n && !seen[static_cast<std::size_t>(leaf)], "order must hold every leaf once");
+            seen[static_cast<std::size_t>(leaf)] = true;
+        }
+    }
+    const OrderedTree a{order_a.data(), common_a.data()}, b{order_b.data(), common_b.data()};
+    const Unlocked unlocked;
+    return cpu::tree_distance(a, b, n, threads, unlocked.signals());
+}
+
 template <class T>
 void krylov(const Dense<T>& k, const Dense<double>& f, Dense<double> basis, std::int64_t known, std::int64_t have,
             std::int64_t want, Dense<double> projected, Dense<double> residual, int threads) {
@@ -110,6 +127,7 @@ void register_trees(py::module_& m) {
     define<float>(m);
     define<double>(m);
     m.attr("krylov_vectors") = cpu::krylov_vectors;
+    m.def("tree_distance", &tree_distance, "order_a"_a, "common_a"_a, "order_b"_a, "common_b"_a, "threads"_a);
     m.def("flexible_tree", &flexible_tree, "phi"_a, "rate"_a, "constant"_a, "threads"_a);
 }
 

@@ -3,7 +3,10 @@
 //
 // Rotations go through the tree depth first: a folder's sum is used again while it is still in the nearest cache.
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -147,10 +150,22 @@ void whole(const Axis<T>& axis, const T* from, T* to, std::int64_t outer, int th
     parallel_for(outer * parts, threads, transform, poll);
 }
 
+// Whether the sum of all is finite: any NaN or infinity would reach it.
+template <class T>
+bool finite(const T* x, std::int64_t n) {
+    constexpr std::int64_t ways = 16;  // independent sums, so that they vectorise
+    T sums[ways] = {};
+    std::int64_t i = 0;
+    for (; i + ways <= n; i += ways)
+        for (std::int64_t w = 0; w < ways; ++w) sums[w] += x[i + w];
+    for (; i < n; ++i) sums[0] += x[i];
+    return std::isfinite(std::accumulate(sums, sums + ways, T(0)));
+}
+
 }  // namespace
 
 template <class T>
-void haar(const T* x, const std::vector<std::int64_t>& shape, const std::vector<HaarTree>& trees, bool inverse, T* out,
+bool haar(const T* x, const std::vector<std::int64_t>& shape, const std::vector<HaarTree>& trees, bool inverse, T* out,
           int threads, const Poll& poll) {
     std::int64_t total = 1;
     for (const std::int64_t n : shape) total *= n;
@@ -169,10 +184,11 @@ void haar(const T* x, const std::vector<std::int64_t>& shape, const std::vector<
         whole(*axis, x, out, total / axis->size(), threads, poll);
         x = out;
     }
-    if (together == axes.end()) return;
-    const std::int64_t unit = together->size(), units = total / unit;
+    // What is left to be done slab by slab: the other axes, if any, and a look at the numbers.
+    const std::int64_t unit = together == axes.end() ? 1 : together->size(), units = total / unit;
     const std::int64_t fit = slab_bytes / static_cast<std::int64_t>(sizeof(T)) / unit;
     const std::int64_t some = std::clamp(units / (8 * threads), std::int64_t{1}, fit);
+    std::atomic<bool> all_finite{true};
     const auto transform = [&](std::int64_t task) {
         const std::int64_t begin = task * some * unit, size = std::min(total - begin, some * unit);
         const T* from = x + begin;
@@ -185,13 +201,15 @@ void haar(const T* x, const std::vector<std::int64_t>& shape, const std::vector<
             for (std::int64_t at = 0; at < size; at += axis->size())
                 for (std::int64_t i = 0; i < axis->parts(from == to, 1); ++i) axis->part(from + at, to + at, i, 1);
         }
+        if (!finite(to, size)) all_finite = false;
     };
     parallel_for((units + some - 1) / some, threads, transform, poll);
+    return all_finite;
 }
 
-template void haar(const float*, const std::vector<std::int64_t>&, const std::vector<HaarTree>&, bool, float*, int,
+template bool haar(const float*, const std::vector<std::int64_t>&, const std::vector<HaarTree>&, bool, float*, int,
                    const Poll&);
-template void haar(const double*, const std::vector<std::int64_t>&, const std::vector<HaarTree>&, bool, double*, int,
+template bool haar(const double*, const std::vector<std::int64_t>&, const std::vector<HaarTree>&, bool, double*, int,
                    const Poll&);
 
 }  // namespace pyattnorg::cpu

@@ -380,6 +380,22 @@ void all_of_doubles(Results& results, int threads, const Poll& poll) {
     }
 }
 
+void all_tree_distances(Results& results, int threads, const Poll& poll) {
+    for (const std::int64_t n : {1, 2, 50, 700}) {
+        std::vector<std::int32_t> order(at(n)), back(at(n)), common(at(n - 1), static_cast<std::int32_t>(n));
+        std::iota(order.begin(), order.end(), 0);
+        std::iota(back.rbegin(), back.rend(), 0);
+        std::vector<std::int32_t> pairs = common;  // leaves two by two, then all
+        for (std::size_t p = 0; p < pairs.size(); p += 2) pairs[p] = 2;
+        const pyattnorg::OrderedTree flat{order.data(), common.data()}, turned{back.data(), common.data()},
+            paired{order.data(), pairs.data()};
+        expect(cpu::tree_distance(flat, turned, n, threads, poll) == 0, "tree_distance: order matters");
+        const std::int64_t apart = cpu::tree_distance(flat, paired, n, threads, poll);
+        expect(apart == n / 2 * 2 * (n - 2) || n < 2, "tree_distance: wrong");
+        results.push_back({"tree_distance " + std::to_string(n), {static_cast<double>(apart)}});
+    }
+}
+
 Results all_kernels(int threads, const Poll& poll = {}) {
     Results results;
     all_pairwise<float>(results, "float", threads, poll);
@@ -393,6 +409,7 @@ Results all_kernels(int threads, const Poll& poll = {}) {
     all_merges<float>(results, "float", threads, poll);
     all_merges<double>(results, "double", threads, poll);
     all_of_doubles(results, threads, poll);
+    all_tree_distances(results, threads, poll);
     return results;
 }
 

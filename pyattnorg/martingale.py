@@ -1,0 +1,81 @@
+"""Martingale differences on trees: how much the average of every folder differs from that of the folder above."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyattnorg import kernels
+from pyattnorg.arrays import Array, FloatArray, given
+from pyattnorg.haar import Trees, fitting_trees, for_axes
+from pyattnorg.trees import PartitionTree
+
+
+def martingale_differences(x: Array, trees: Trees) -> Any:
+    """``avg_I(x) - avg_parent(I)(x)`` over the distinct folders of every tree, the root's own average first.
+
+    A redundant frame in place of a basis: one number a folder, whatever the number of its children, so nothing depends
+    on the order in which children stand (the lineage of Ankenman 2014 and Mishne et al. 2018 weighs folders by it).
+
+    Parameters
+    ----------
+    x : array
+    trees : PartitionTree or sequence
+        One for each axis; None leaves an axis alone.
+
+    Returns
+    -------
+    array of the kind of `x`
+        An axis with a tree has ``tree.n_folders`` entries, breadth-first as in ``tree.folders()``.
+    """
+    ours = given(x, "x", min_ndim=0)
+    out = ours.values
+    for axis, tree in enumerate(fitting_trees(trees, out.shape)):
+        if tree is None:
+            continue
+        averages = np.moveaxis(kernels.folder_averages(out, tree, axis), axis, 0)
+        differences = averages.copy()
+        differences[1:] -= averages[tree.folders().parent[1:]]
+        out = np.moveaxis(differences, 0, axis)
+    return ours.back(np.array(out, order="C"))
+
+
+def imartingale_differences(differences: Array, trees: Trees) -> Any:
+    """The tensor that has these martingale differences: the sum over the folders around every point, exactly."""
+    ours = given(differences, "differences", min_ndim=0)
+    found = for_axes(trees)
+    out = ours.values
+    if len(found) != out.ndim:
+        raise ValueError(f"trees: got {len(found)}, expected one (or None) for each of {out.ndim} axes")
+    for axis, tree in enumerate(found):
+        if tree is None:
+            continue
+        if out.shape[axis] != tree.n_folders:
+            raise ValueError(
+                f"differences: got {out.shape[axis]} along axis {axis}, not the {tree.n_folders} of its tree's folders"
+            )
+        out = np.moveaxis(_summed(np.moveaxis(out, axis, 0), tree), 0, axis)
+    return ours.back(np.array(out, order="C"))
+
+
+def _summed(differences: FloatArray, tree: PartitionTree) -> FloatArray:
+    folders = tree.folders()
+    total = differences.copy()
+    for generation in tree.cached("generations", _generations)[1:]:
+        total[generation] += total[folders.parent[generation]]
+    leaves = np.flatnonzero(folders.size == 1)
+    out = np.empty((tree.n_leaves, *differences.shape[1:]), differences.dtype)
+    out[tree.order[folders.start[leaves]]] = total[leaves]
+    return out
+
+
+def _generations(tree: PartitionTree) -> list[NDArray[np.int64]]:
+    """Distinct folders by how many lie around them: the root, its children, theirs, ..."""
+    folders = tree.folders()
+    depth = np.zeros(len(folders), np.int64)
+    for i in range(1, len(folders)):  # parents come before their children
+        depth[i] = depth[folders.parent[i]] + 1
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(depth[order])) + 1)
