@@ -112,7 +112,7 @@ def compare(benchmark: BenchmarkFixture, session: Session) -> Compare:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     found = session.config.stash.get(SESSION, None)
     path: Path | None = session.config.getoption("--results")
-    if found is None or path is None or not (found.records or found.fits):
+    if found is None or path is None or not (found.records or found.fits or found.entropy_fits):
         return
     import instructions
 

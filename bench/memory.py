@@ -1,4 +1,4 @@
-"""Rise of resident memory during a fit, in a process of its own: ``memory.py TENSOR.npy SCHEDULE ITERATIONS``."""
+"""Rise of resident memory during a fit, in a process of its own: ``memory.py TENSOR.npy SCHEDULE ITERATIONS TREE``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 HERE = Path(__file__).resolve().parent
 
 
-def rise(x: NDArray[Any], schedule: str, iterations: int) -> int | None:
+def rise(x: NDArray[Any], schedule: str, iterations: int, tree: str = "flexible") -> int | None:
     """Bytes above what was resident just before the fit, tensor loaded and code warmed up; None where unknown."""
     if not Path("/proc/self/clear_refs").exists():
         return None
@@ -24,7 +24,7 @@ def rise(x: NDArray[Any], schedule: str, iterations: int) -> int | None:
         np.save(path, x)
         paths = [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         done = subprocess.run(
-            [sys.executable, str(HERE / "memory.py"), str(path), schedule, str(iterations)],
+            [sys.executable, str(HERE / "memory.py"), str(path), schedule, str(iterations), tree],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             check=True,
             capture_output=True,
@@ -44,9 +44,9 @@ def main() -> None:
     import pyattnorg as pa
 
     x = np.load(sys.argv[1])
-    fit = pa.Questionnaire(int(sys.argv[3]), schedule=sys.argv[2])
+    fit = pa.Questionnaire(int(sys.argv[3]), schedule=sys.argv[2], tree=sys.argv[4])
     warm = np.random.default_rng(0).random((250, 20, *[8] * (x.ndim - 2)), dtype=np.float32)
-    pa.Questionnaire(1, schedule=sys.argv[2]).fit(warm)  # imports, thread pools
+    pa.Questionnaire(1, schedule=sys.argv[2], tree=sys.argv[4]).fit(warm)  # imports, thread pools
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
     before = _status("VmRSS")
     fit.fit(x)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 
+from entropy_fits import HEADS, TEXT, EntropyFit, rows
 from limits import NAMES, Limit, Limits, compiler, cpu_model
 
 import pyattnorg as pa
@@ -126,6 +127,7 @@ class Session:
     load: tuple[float, ...]
     records: list[Record] = field(default_factory=list)
     fits: list[Fit] = field(default_factory=list)
+    entropy_fits: list[EntropyFit] = field(default_factory=list)
     started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     def limit(self, name: str) -> float:
@@ -146,6 +148,9 @@ def report(session: Session, instructions: str = "") -> str:
             parts.append(f"## {kernel.title}\n\n{kernel.text}\n\n{kernel_table(records, session)}")
     if session.fits:
         parts.append(fits_table(session))
+    if session.entropy_fits:
+        found = rows(session.entropy_fits, session.limit("max_fma_float32"), session.limit("copy"), _seconds)
+        parts.append(f"## Least-entropy trees, whole\n\n{TEXT}\n\n{_table(HEADS, found)}")
     if instructions:
         parts.append(f"## Instructions\n\nCounted by callgrind, one thread, AVX2: free of noise.\n\n{instructions}")
     return "\n".join(parts)

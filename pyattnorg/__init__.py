@@ -14,6 +14,7 @@ from pyattnorg.checks import DamagedFileError
 from pyattnorg.config import show_config
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
 from pyattnorg.distances import pairwise_l1, tree_emd
+from pyattnorg.entropy_trees import entropy_tree
 from pyattnorg.folder_weights import data_weights
 from pyattnorg.folders import Folders
 from pyattnorg.haar import haar, haar_basis, ihaar
@@ -97,6 +98,7 @@ __all__ = [
     "dual_affinity",
     "effective_number",
     "energy_curve",
+    "entropy_tree",
     "estimate",
     "flexible_tree",
     "from_arrays",

@@ -80,6 +80,48 @@ def symmetry(x: NDArray[np.float64], threads: int) -> tuple[float, float, float]
 def median(values: NDArray[np.float32]) -> float: ...
 @overload
 def median(values: NDArray[np.float64]) -> float: ...
+@overload
+def entropy_tree(
+    x: NDArray[np.float32],
+    features: int,
+    distances: NDArray[np.float32],
+    merges: NDArray[np.int32],
+    costs: NDArray[np.float64],
+    threads: int,
+) -> None: ...
+@overload
+def entropy_tree(
+    x: NDArray[np.float64],
+    features: int,
+    distances: NDArray[np.float64],
+    merges: NDArray[np.int32],
+    costs: NDArray[np.float64],
+    threads: int,
+) -> None: ...
+@overload
+def improve_tree(
+    x: NDArray[np.float32],
+    merges: NDArray[np.int32],
+    costs: NDArray[np.float64],
+    most_sweeps: int,
+    least_share: float,
+    least_gain: float,
+    threads: int,
+) -> int: ...
+@overload
+def improve_tree(
+    x: NDArray[np.float64],
+    merges: NDArray[np.int32],
+    costs: NDArray[np.float64],
+    most_sweeps: int,
+    least_share: float,
+    least_gain: float,
+    threads: int,
+) -> int: ...
+@overload
+def shrink_features(x: NDArray[np.float32], noise: float, threads: int) -> int: ...
+@overload
+def shrink_features(x: NDArray[np.float64], noise: float, threads: int) -> int: ...
 def flexible_tree(
     phi: NDArray[np.float64], rate: NDArray[np.float64], constant: float, threads: int
 ) -> NDArray[np.int32]: ...

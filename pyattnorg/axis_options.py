@@ -15,12 +15,12 @@ from pyattnorg.folder_weights import FolderWeights
 from pyattnorg.trees import PartitionTree
 
 Schedule: TypeAlias = Literal["refined", "paper"]
-TreeKind: TypeAlias = Literal["flexible", "binary", "given"]
+TreeKind: TypeAlias = Literal["flexible", "binary", "entropy", "given"]
 Initial: TypeAlias = Literal["cosine", "gaussian"]
 Forest: TypeAlias = tuple[PartitionTree, ...]  # the trees of one axis: one, or several drawn at random
 T = TypeVar("T")
 
-TREES = ("flexible", "binary", "given")
+TREES = ("flexible", "binary", "entropy", "given")
 
 
 class AxisOptions(NamedTuple):
@@ -77,7 +77,13 @@ def options_by_axis(params: dict[str, Any], n_axes: int) -> tuple[AxisOptions, .
         balances,
         (cut or ("random" if balance > 1 else "median") for cut, balance in zip(cuts, balances)),
     )
-    return tuple(AxisOptions(*axis) for axis in options)
+    found = tuple(AxisOptions(*axis) for axis in options)
+    kinds = {o.tree for o in found}
+    if "entropy" in kinds and kinds - {"entropy", "given"}:
+        raise ValueError(f"tree: got {[o.tree for o in found]}; 'entropy' goes with itself and 'given' alone")
+    if "entropy" in kinds and params["schedule"] == "paper":
+        raise ValueError("schedule: 'paper' knows no least-entropy trees; use 'refined' with tree='entropy'")
+    return found
 
 
 def grow(affinity: FloatArray, options: AxisOptions, n_trees: int, seed: int | None) -> Forest:

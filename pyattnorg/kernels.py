@@ -24,6 +24,7 @@ Term: TypeAlias = Literal["l1", "squares", "masked", "products"]
 BACKENDS = ("cpu", "reference")
 KRYLOV_VECTORS = int(_core.krylov_vectors)
 KRYLOV_LIMIT = 320  # vectors of a Krylov space, at most
+EXCHANGE_SWEEPS = 200  # sweeps of exchanges, at most; some ten are needed
 
 
 class SumOverflowError(ValueError):
@@ -180,6 +181,42 @@ def products(k: FloatArray, vectors: NDArray[np.float64]) -> NDArray[np.float64]
     block[: len(vectors)] = vectors
     _core.products(np.ascontiguousarray(k), block, out, get_num_threads())
     return out[: len(vectors)]
+
+
+def entropy_tree(x: FloatArray, noise: float) -> tuple[IntArray, NDArray[np.float64], FloatArray]:
+    """Least-entropy agglomeration of rows; NumPy x (n, features), n > 0, contiguous, is overwritten.
+
+    With `noise`, a standard deviation, features count by ``sqrt(1 - noise^2 / variance)``, those below it not at all.
+
+    Returns
+    -------
+    merges (n - 1, 2) by first points, the lower one first; what each costs, ``sqrt(s M / (s + M)) |a - b|_1``; l1
+    distances (n, n) of the rows.
+    """
+    require_finite(x, "x")
+    if backend() == "reference":
+        x = reference.shrink_features(x, noise * noise) if noise else x
+        return *reference.entropy_tree(x), _checked(reference.pairwise(x, None, "l1", None), x)
+    n, threads = len(x), get_num_threads()
+    merges, costs, distances = np.empty((n - 1, 2), np.int32), np.empty(n - 1), np.empty((n, n), x.dtype)
+    features = _core.shrink_features(x, noise * noise, threads) if noise else x.shape[1]
+    _core.entropy_tree(x, features, distances, merges, costs, threads)
+    return merges, costs, _checked(distances, x)
+
+
+def improve_tree(
+    x: FloatArray, merges: IntArray, *, least_share: float, least_gain: float
+) -> tuple[IntArray, NDArray[np.float64]]:
+    """Merges and costs (see `entropy_tree`) after exchanges of neighbouring folders, of rows x (n, features).
+
+    An exchange counts if it lowers the cost by more than `least_gain` and by more than `least_share` of the whole.
+    """
+    if backend() == "reference":
+        return reference.improve_tree(x, merges, least_share, least_gain, EXCHANGE_SWEEPS)
+    better, costs = np.array(merges, np.int32), np.empty(len(merges))
+    rows = np.ascontiguousarray(x)
+    _core.improve_tree(rows, better, costs, EXCHANGE_SWEEPS, least_share, least_gain, get_num_threads())
+    return better, costs
 
 
 def largest_eigenpairs(

@@ -44,8 +44,12 @@ class Questionnaire:
     ----------
     n_iter : int
         Iterations at most; it stops when an iteration changes no tree, or by `tol`.
-    tree : {"flexible", "binary", "given"}, per axis
-        Kind of tree; see `pyattnorg.flexible_tree` and `pyattnorg.binary_tree`. ``"given"`` keeps the tree that `fit`
+    tree : {"flexible", "binary", "entropy", "given"}, per axis
+        Kind of tree; see `pyattnorg.flexible_tree` and `pyattnorg.binary_tree`. ``"entropy"`` builds trees for the
+        coefficients themselves (`pyattnorg.entropy_tree`): an axis gets a new one only if that lowers their l1 norm, so
+        entropy never rises and the last iteration is the best. Distances are then those of points' coefficients in the
+        bases of the other axes, and options about affinities, weights and constants have no say; it goes with itself
+        and "given" alone. ``"given"`` keeps the tree that `fit`
         is given for the axis, such as `pyattnorg.layer_tree` or `pyattnorg.quadtree`.
     initial : {"cosine", "gaussian"}, per axis
         Affinity of the data that the first trees are built from; `fit` takes arrays instead.

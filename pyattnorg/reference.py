@@ -187,16 +187,98 @@ def _join(distances: NDArray[np.float64], constant: float) -> NDArray[np.int64]:
     return labels
 
 
+def entropy_tree(x: FloatArray) -> tuple[IntArray, NDArray[np.float64]]:
+    """Merges by first points and their costs: passes that merge all pairs that are each other's cheapest partners."""
+    means, n = x.astype(float), len(x)
+    size = np.ones(n)
+    living = np.arange(n)
+    merges: list[tuple[int, int]] = []
+    costs: list[float] = []
+    while len(living) > 1:
+        s = size[living]
+        cost = np.sqrt(np.multiply.outer(s, s) / np.add.outer(s, s)) * pairwise(means[living], None, "l1", None)
+        np.fill_diagonal(cost, np.inf)
+        nearest = cost.argmin(1)
+        for a in np.flatnonzero((nearest[nearest] == np.arange(len(living))) & (np.arange(len(living)) < nearest)):
+            i, j = int(living[a]), int(living[nearest[a]])
+            merges.append((i, j))
+            costs.append(float(cost[a, nearest[a]]))
+            means[i] = (size[i] * means[i] + size[j] * means[j]) / (size[i] + size[j])
+            size[i] += size[j]
+        living = np.setdiff1d(living, [j for _, j in merges])
+    return np.array(merges, np.int32).reshape(-1, 2), np.array(costs)
+
+
+def shrink_features(x: FloatArray, noise: float) -> FloatArray:
+    """Columns times ``sqrt(1 - noise / variance)``, those not above `noise` left out; all as they are if none stays."""
+    variance = x.astype(float).var(0, ddof=min(1, len(x) - 1))
+    kept = variance > noise
+    return _narrowed(x[:, kept] * np.sqrt(1 - noise / variance[kept]), x) if kept.any() else x
+
+
+def improve_tree(
+    x: FloatArray, merges: IntArray, least_share: float, least_gain: float, most_sweeps: int
+) -> tuple[IntArray, NDArray[np.float64]]:
+    """Exchanges of neighbouring folders that lower the cost, the best first, none that share a folder in a sweep."""
+    n = len(x)
+    child: dict[int, tuple[int, int]] = {}
+    at = list(range(n))
+    for i, (a, b) in enumerate(merges.tolist()):
+        child[n + i] = at[a], at[b]
+        at[a] = n + i
+    for _ in range(most_sweeps + 1):
+        order, stack = [], [2 * n - 2] if n > 1 else []
+        while stack:
+            v = stack.pop()
+            if v >= n:
+                order.append(v)
+                stack.extend(child[v])
+        order.reverse()
+        leaves = {i: [i] for i in range(n)}
+        for v in order:
+            leaves[v] = leaves[child[v][0]] + leaves[child[v][1]]
+        values = x.astype(float)
+        cost = {v: _merge_cost(values, *(leaves[c] for c in child[v])) for v in order}
+        better = []
+        for p in order:
+            for node, y in (child[p], child[p][::-1]):
+                if node < n:
+                    continue
+                for keep, leave in (child[node], child[node][::-1]):
+                    new = _merge_cost(values, leaves[keep], leaves[y])
+                    new += _merge_cost(values, leaves[keep] + leaves[y], leaves[leave])
+                    gain = cost[node] + cost[p] - new
+                    if gain > max(least_gain, least_share * sum(cost.values())):
+                        better.append((-gain, node, p, keep, leave, y))
+        taken: set[int] = set()
+        for _, node, p, keep, leave, y in sorted(better):
+            if not {node, p} & taken:
+                taken |= {node, p}
+                child[node], child[p] = (keep, y), (node, leave)
+        if not better:
+            break
+    pairs = [sorted(min(leaves[c]) for c in child[v]) for v in order]
+    return np.array(pairs, np.int32).reshape(-1, 2), np.array([cost[v] for v in order])
+
+
+def _merge_cost(x: FloatArray, one: list[int], other: list[int]) -> float:
+    s, m = len(one), len(other)
+    return float(np.sqrt(s * m / (s + m)) * np.abs(x[one].mean(0) - x[other].mean(0)).sum())
+
+
 __all__ = [
+    "entropy_tree",
     "flexible_tree",
     "folder_averages",
     "haar",
     "haar_basis",
+    "improve_tree",
     "krylov",
     "median",
     "norms",
     "pairwise",
     "products",
+    "shrink_features",
     "symmetry",
     "tree_distance",
     "tree_emd",

@@ -14,6 +14,7 @@ from pyattnorg.affinity import cosine_affinity, dual_affinity, gaussian_affinity
 from pyattnorg.arrays import FloatArray
 from pyattnorg.axis_options import AxisOptions, Forest, grow
 from pyattnorg.distances import tree_distances
+from pyattnorg.entropy_trees import entropy_rounds
 from pyattnorg.folder_weights import weights_of
 from pyattnorg.kernels import haar_into
 from pyattnorg.progress import Progress, Stages
@@ -68,6 +69,8 @@ class Rounds:
         verbose: bool,
     ) -> None:
         """`n_iter` rounds at most, from trees or else affinities that are known beforehand."""
+        if any(o.tree == "entropy" for o in self.options):
+            return self._run_entropy(n_iter, trees, progress, verbose)
         n_axes = self.values.ndim
         first: list[Forest | None] = [None if tree is None else (tree,) * self.n_trees for tree in trees]
         # Of the axis that goes first nobody asks for a tree before it is made, but in the paper's order of two axes.
@@ -106,6 +109,25 @@ class Rounds:
                 self.converged = True
                 break
         stage.end()
+
+    def _run_entropy(
+        self, n_iter: int, trees: Sequence[PartitionTree | None], progress: Progress | None, verbose: bool
+    ) -> None:
+        """Rounds of least-entropy trees, which need no affinities; those of the last distances are made at the end."""
+        kept = [o.tree == "given" for o in self.options]
+        stage = Stages(progress, verbose, trees.count(None) + n_iter * kept.count(False))
+        before: tuple[PartitionTree | None, ...] = tuple(trees)
+        for found in entropy_rounds(self.values, trees, kept, stage, n_iter):
+            moved = tuple(None if a is None else tree_distance(a, b) for a, b in zip(before, found.trees))
+            self.history.append({"trees": found.trees, "entropy": found.entropy, "moved": moved})
+            before, self.distances = found.trees, list(found.distances)
+            near = self.tol > 0 and all(m is not None and m <= self.tol for m in moved)
+            if near or not found.changed:
+                self.converged = True
+                break
+        stage.end()
+        self.forests = [(tree,) for tree in self.history[-1]["trees"]]
+        self.affinities = [None if e is None else dual_affinity(e) for e in self.distances]
 
     def _initial_affinity(self, axis: int) -> FloatArray:
         points = np.ascontiguousarray(np.moveaxis(self.values, axis, 0)).reshape(self.values.shape[axis], -1)

@@ -44,6 +44,7 @@ LEVELS = (
     ("kernels",),
     ("config", "distances", "affinity", "diffusion", "builders", "folder_weights", "axis_options", "tree_comparison"),
     ("haar_layout", "haar", "martingale"),
+    ("entropy_trees",),
     ("sparsity", "published", "shrinkage", "holder", "regularity", "scales", "paraproduct"),
     ("questionnaire", "rounds", "pictures", "tanglegrams"),
     ("organization", "invariance", "store", "compare", "heads"),

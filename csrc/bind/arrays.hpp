@@ -78,5 +78,6 @@ private:
 void register_pairwise(py::module_& m);
 void register_trees(py::module_& m);
 void register_haar(py::module_& m);
+void register_entropy_tree(py::module_& m);
 
 }  // namespace pyattnorg::bind

@@ -6,6 +6,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     bind::register_pairwise(m);
     bind::register_trees(m);
     bind::register_haar(m);
+    bind::register_entropy_tree(m);
     m.def("instruction_set", &cpu::instruction_set);
     m.def("instruction_sets", [] {
         pybind11::list names;

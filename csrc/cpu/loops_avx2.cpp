@@ -5,3 +5,4 @@
 #define PYATTNORG_VECTOR_BYTES 32
 #define PYATTNORG_ROWS 5
 #include "loops.inl"
+#include "folder_loops.inl"

@@ -4,3 +4,4 @@
 #define PYATTNORG_VECTOR_BYTES 64
 #define PYATTNORG_ROWS 16
 #include "loops.inl"
+#include "folder_loops.inl"

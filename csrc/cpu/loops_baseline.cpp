@@ -8,3 +8,4 @@
 #define PYATTNORG_ROWS 2
 #endif
 #include "loops.inl"
+#include "folder_loops.inl"

@@ -44,6 +44,7 @@ class Tree(str, Enum):
 
     flexible = "flexible"
     binary = "binary"
+    entropy = "entropy"
 
 
 class Schedule(str, Enum):

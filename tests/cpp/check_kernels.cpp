@@ -285,6 +285,56 @@ void all_others(Results& results, const std::string& type, int threads, const Po
     }
 }
 
+// What the merges of a tree cost, by plain sums.
+template <class T>
+double tree_cost(std::vector<T> x, std::int64_t n, std::int64_t features, const std::vector<std::int32_t>& merges) {
+    std::vector<double> mean(x.begin(), x.end()), size(at(n), 1.0);
+    double total = 0;
+    for (std::int64_t m = 0; m < n - 1; ++m) {
+        const std::int64_t i = merges[at(2 * m)], j = merges[at(2 * m + 1)];
+        expect(0 <= i && i < j && j < n && size[at(i)] > 0 && size[at(j)] > 0, "merges name no living folders");
+        const double s = size[at(i)], M = size[at(j)];
+        double apart = 0;
+        for (std::int64_t f = 0; f < features; ++f) {
+            double &a = mean[at(i * features + f)], b = mean[at(j * features + f)];
+            apart += std::fabs(a - b);
+            a = (s * a + M * b) / (s + M);
+        }
+        total += std::sqrt(s * M / (s + M)) * apart;
+        size[at(i)] += M;
+        size[at(j)] = 0;
+    }
+    return total;
+}
+
+template <class T>
+void all_merges(Results& results, const std::string& type, int threads, const Poll& poll) {
+    const double tolerance = sizeof(T) == 4 ? 1e-4 : 1e-12;
+    for (const auto& [n, features] : {std::array<std::int64_t, 2>{1, 3}, {2, 0}, {3, 1}, {40, 700}, {75, 1100}}) {
+        const std::string name = type + " " + std::to_string(n) + " x " + std::to_string(features);
+        const auto x = numbers<T>(n * features, 15);
+        auto rows = x;
+        std::vector<std::int32_t> merges(at(2 * (n - 1)));
+        std::vector<double> costs(at(n - 1)), better_costs(at(n - 1));
+        std::vector<T> distances(at(n * n));
+        cpu::entropy_tree(rows.data(), n, features, features, distances.data(), merges.data(), costs.data(), threads,
+                          poll);
+        const double total = std::accumulate(costs.begin(), costs.end(), 0.0);
+        expect(std::fabs(total - tree_cost(x, n, features, merges)) <= tolerance * total, "entropy_tree " + name);
+        results.emplace_back("entropy_tree " + name, costs);
+        auto better = merges;
+        cpu::improve_tree(x.data(), n, features, better.data(), better_costs.data(), 100, 1e-6, 0.0, threads, poll);
+        const double less = std::accumulate(better_costs.begin(), better_costs.end(), 0.0);
+        expect(std::fabs(less - tree_cost(x, n, features, better)) <= tolerance * total, "improve_tree " + name);
+        expect(less <= total * (1 + tolerance), "improve_tree " + name + ": worse");
+        results.emplace_back("improve_tree " + name, better_costs);
+        auto shrunk = x;
+        const std::int64_t kept = cpu::shrink_features(shrunk.data(), n, features, 0.33, threads, poll);
+        expect(0 <= kept && kept <= features, "shrink_features " + name);
+        results.emplace_back("shrink_features " + name, doubles(shrunk));
+    }
+}
+
 void all_of_doubles(Results& results, int threads, const Poll& poll) {
     for (const auto& [n, m] : {std::array<std::int64_t, 2>{1, 1}, {2, 0}, {13, 3}, {150, 6}}) {
         const auto phi = numbers<double>(n * m, 11);
@@ -356,6 +406,8 @@ Results all_kernels(int threads, const Poll& poll = {}) {
     all_haar<double>(results, "double", threads, poll);
     all_others<float>(results, "float", threads, poll);
     all_others<double>(results, "double", threads, poll);
+    all_merges<float>(results, "float", threads, poll);
+    all_merges<double>(results, "double", threads, poll);
     all_of_doubles(results, threads, poll);
     all_tree_distances(results, threads, poll);
     return results;

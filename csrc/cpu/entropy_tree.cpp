@@ -1,0 +1,231 @@
+// Least-entropy agglomeration: merging folders of s and M points with means a, b makes the Haar coefficients
+// sqrt(s M / (s + M)) (a - b), so it costs sqrt(s M / (s + M)) |a - b|_1 of the sum of magnitudes.
+//
+//     one pass over all pairs of rows: distances
+//     until one folder is left:
+//         pairs    every two folders that are each other's cheapest partner (ties: the lowest index)
+//         merge    their means, in the row of the folder that comes first
+//         measure  the new rows, a block of them at a time, against all living ones
+//         look     for the nearest partners of what is new, and of those whose nearest was merged
+//
+// A folder goes by its first point. The cheapest pair of all is always mutual, so every pass makes progress. Distances
+// between folders that were not merged stay valid: no pass looks at the matrix as a whole.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "../kernels.hpp"
+#include "folder_loops.hpp"
+#include "parallel.hpp"
+
+namespace pyattnorg::cpu {
+namespace {
+
+constexpr std::int64_t most_groups = 32;
+constexpr std::int64_t most_blocks = 8;
+constexpr std::int64_t sums_bytes = std::int64_t{32} << 20;
+constexpr std::int64_t few_rows = 6;  // so few lanes of a block are quicker one by one
+
+std::size_t at(std::int64_t i) {
+    return static_cast<std::size_t>(i);
+}
+
+template <class T>
+class Agglomeration {
+public:
+    Agglomeration(T* x, std::int64_t n, std::int64_t features, std::int64_t stride, int threads, const Poll& poll)
+        : x_(x),
+          n_(n),
+          features_(features),
+          stride_(stride),
+          distances_(at(n * n)),
+          size_(at(n), 1),
+          state_(at(n), State::old),
+          nearest_(at(n), -1),
+          cost_(at(n), 0),
+          threads_(threads),
+          poll_(poll) {
+        for (std::int64_t i = 0; i < n; ++i) old_.push_back(static_cast<std::int32_t>(i));
+    }
+
+    // Merges as (first point, first point) of the two folders, the lower one first, and what each costs.
+    void run(T* distances, std::int32_t* merges, double* costs) {
+        const Strided2<T> rows{x_, {n_, features_}, {stride_, 1}};
+        pairwise(rows, static_cast<const T*>(nullptr), Term::l1, 0, distances, threads_, poll_);
+        std::copy_n(distances, n_ * n_, distances_.begin());
+        look(old_, old_);
+        while (old_.size() > 1) {
+            const std::vector<Pair> pairs = mutual();
+            for (const Pair& pair : pairs) {
+                *merges++ = pair.first;
+                *merges++ = pair.second;
+                *costs++ = cost_[at(pair.first)];
+            }
+            merge(pairs);
+            measure();
+            look_after_merge();
+        }
+    }
+
+private:
+    enum class State : std::uint8_t { old, fresh, gone };
+
+    struct Pair {
+        std::int32_t first, second;
+    };
+
+    T* row(std::int32_t i) const { return x_ + i * stride_; }
+
+    void consider(std::int32_t i, std::int32_t j) {
+        const double s = size_[at(i)], M = size_[at(j)];
+        const double c = std::sqrt(s * M / (s + M)) * static_cast<double>(distances_[at(i * n_ + j)]);
+        if (nearest_[at(i)] >= 0 && (c > cost_[at(i)] || (c == cost_[at(i)] && j > nearest_[at(i)]))) return;
+        cost_[at(i)] = c;
+        nearest_[at(i)] = j;
+    }
+
+    // Finds the cheapest partner of each of `ids` among `living` anew.
+    void look(const std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& living) {
+        const auto look_at = [&](std::int64_t task) {
+            const std::int32_t i = ids[at(task)];
+            nearest_[at(i)] = -1;
+            for (const std::int32_t j : living)
+                if (j != i) consider(i, j);
+        };
+        parallel_for(static_cast<std::int64_t>(ids.size()), threads_, look_at, poll_);
+    }
+
+    std::vector<Pair> mutual() const {
+        std::vector<Pair> pairs;
+        for (const std::int32_t i : old_)
+            if (const std::int32_t j = nearest_[at(i)]; i < j && nearest_[at(j)] == i) pairs.push_back({i, j});
+        return pairs;
+    }
+
+    void merge(const std::vector<Pair>& pairs) {
+        const std::int64_t stretches = (features_ + panel_features - 1) / panel_features;
+        const auto mean = [&](std::int64_t task) {
+            const Pair& pair = pairs[at(task / stretches)];
+            const std::int64_t f0 = task % stretches * panel_features, w = std::min(panel_features, features_ - f0);
+            const double s = size_[at(pair.first)], M = size_[at(pair.second)];
+            folder_loops<T>().mean(row(pair.first) + f0, row(pair.second) + f0, static_cast<T>(s / (s + M)),
+                                   static_cast<T>(M / (s + M)), w, row(pair.first) + f0);
+        };
+        parallel_for(static_cast<std::int64_t>(pairs.size()) * stretches, threads_, mean, poll_);
+        fresh_.clear();
+        for (const Pair& pair : pairs) {
+            size_[at(pair.first)] += size_[at(pair.second)];
+            state_[at(pair.first)] = State::fresh;
+            state_[at(pair.second)] = State::gone;
+            fresh_.push_back(pair.first);
+        }
+        std::erase_if(old_, [this](std::int32_t i) { return state_[at(i)] != State::old; });
+    }
+
+    // Distances of fresh folders to all others. Features are summed in groups, so that threads have work of their own.
+    void measure() {
+        std::vector<std::int32_t> others = old_;  // a block meets the old ones, and the fresh ones up to itself
+        others.insert(others.end(), fresh_.begin(), fresh_.end());
+        const auto width = static_cast<std::int64_t>(others.size()), old = static_cast<std::int64_t>(old_.size());
+        const auto fresh = static_cast<std::int64_t>(fresh_.size());
+        const std::int64_t panels = (features_ + panel_features - 1) / panel_features;
+        const std::int64_t block_bytes = width * lanes<T> * static_cast<std::int64_t>(sizeof(double));
+        const std::int64_t groups =
+            std::min(panels, std::clamp(sums_bytes / block_bytes, std::int64_t{4}, most_groups));
+        const std::int64_t blocks =
+            std::clamp(sums_bytes / (block_bytes * std::max(groups, std::int64_t{1})), std::int64_t{1}, most_blocks);
+        for (std::int64_t first = 0; first < fresh; first += blocks * lanes<T>) {
+            const std::int64_t last = std::min(fresh, first + blocks * lanes<T>);
+            const std::int64_t n_blocks = (last - first + lanes<T> - 1) / lanes<T>;
+            sums_.assign(at(groups * n_blocks * width * lanes<T>), 0.0);
+            const auto sum = [&](std::int64_t group) {
+                std::vector<T> block(at(panel_features * lanes<T>));
+                for (std::int64_t panel = group * panels / groups; panel < (group + 1) * panels / groups; ++panel)
+                    for (std::int64_t b = 0; b < n_blocks; ++b) {
+                        const std::int64_t begin = first + b * lanes<T>, end = std::min(last, begin + lanes<T>);
+                        add(panel * panel_features, begin, end, others, old + end, block.data(),
+                            sums_.data() + (group * n_blocks + b) * width * lanes<T>);
+                    }
+            };
+            parallel_for(groups, threads_, sum, poll_);
+            const auto keep = [&](std::int64_t other) {
+                const std::int64_t j = others[at(other)];
+                for (std::int64_t p = first; p < last; ++p) {
+                    if (other >= old + p) continue;
+                    const std::int64_t b = (p - first) / lanes<T>, lane = (p - first) % lanes<T>;
+                    double total = 0;
+                    for (std::int64_t group = 0; group < groups; ++group)
+                        total += sums_[at(((group * n_blocks + b) * width + other) * lanes<T> + lane)];
+                    const std::int64_t i = fresh_[at(p)];
+                    distances_[at(i * n_ + j)] = distances_[at(j * n_ + i)] = static_cast<T>(total);
+                }
+            };
+            parallel_for(std::min(width, old + last), threads_, keep, poll_);
+        }
+    }
+
+    // Adds the features from f0 on of fresh folders begin..end against others[0..width).
+    void add(std::int64_t f0, std::int64_t begin, std::int64_t end, const std::vector<std::int32_t>& others,
+             std::int64_t width, T* block, double* sums) const {
+        const FolderLoops<T>& loop = folder_loops<T>();
+        const std::int64_t w = std::min(panel_features, features_ - f0);
+        if (end - begin <= few_rows) {
+            for (std::int64_t o = 0; o < width; ++o)
+                for (std::int64_t p = begin; p < end; ++p)
+                    sums[o * lanes<T> + p - begin] +=
+                        loop.distance(row(fresh_[at(p)]) + f0, row(others[at(o)]) + f0, w);
+            return;
+        }
+        const T* rows[lanes<T>];
+        for (std::int64_t l = 0; l < lanes<T>; ++l) rows[l] = row(fresh_[at(std::min(begin + l, end - 1))]) + f0;
+        loops<T>().gather(rows, w, nullptr, block);
+        for (std::int64_t o = 0; o < width; o += loop.rows) {
+            const int count = static_cast<int>(std::min<std::int64_t>(loop.rows, width - o));
+            const T* right[most_rows];
+            for (int r = 0; r < count; ++r) right[r] = row(others[at(o + r)]) + f0;
+            loop.against(block, right, count, w, sums + o * lanes<T>);
+        }
+    }
+
+    void look_after_merge() {
+        std::vector<std::int32_t> anew = fresh_, known;
+        for (const std::int32_t i : old_) (state_[at(nearest_[at(i)])] == State::old ? known : anew).push_back(i);
+        const auto meet = [&](std::int64_t task) {
+            for (const std::int32_t j : fresh_) consider(known[at(task)], j);
+        };
+        parallel_for(static_cast<std::int64_t>(known.size()), threads_, meet, poll_);
+        for (const std::int32_t i : fresh_) state_[at(i)] = State::old;
+        std::vector<std::int32_t> living(old_.size() + fresh_.size());
+        std::merge(old_.begin(), old_.end(), fresh_.begin(), fresh_.end(), living.begin());
+        old_ = std::move(living);
+        look(anew, old_);
+    }
+
+    T* x_;
+    std::int64_t n_, features_, stride_;
+    std::vector<T> distances_;               // [n][n], by first points
+    std::vector<std::int32_t> old_, fresh_;  // living folders, ascending
+    std::vector<double> size_;               // [n] by first point, as all below
+    std::vector<State> state_;
+    std::vector<std::int32_t> nearest_;
+    std::vector<double> cost_;
+    std::vector<double> sums_;  // [groups][blocks][others][lanes]
+    int threads_;
+    const Poll& poll_;
+};
+
+}  // namespace
+
+template <class T>
+void entropy_tree(T* x, std::int64_t n, std::int64_t features, std::int64_t stride, T* distances, std::int32_t* merges,
+                  double* costs, int threads, const Poll& poll) {
+    Agglomeration<T>(x, n, features, stride, threads, poll).run(distances, merges, costs);
+}
+
+template void entropy_tree(float*, std::int64_t, std::int64_t, std::int64_t, float*, std::int32_t*, double*, int,
+                           const Poll&);
+template void entropy_tree(double*, std::int64_t, std::int64_t, std::int64_t, double*, std::int32_t*, double*, int,
+                           const Poll&);
+
+}  // namespace pyattnorg::cpu

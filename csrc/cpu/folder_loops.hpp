@@ -1,0 +1,46 @@
+// Inner loops over rows of memory, compiled once per instruction set as those of isa.hpp, for trees that are built and
+// changed folder by folder: a row is a folder's mean, its columns are features.
+#pragma once
+
+#include <cstdint>
+
+#include "isa.hpp"
+
+namespace pyattnorg::cpu {
+
+// Around a folder x = (a, b) whose parent is p = (x, y): what x costs, and what exchanges gain. Feature by feature
+//     gain = x |a - b| + p |x - y| - other |c - y| - rest |p - d|
+// where (c, y) takes the place of x and d stands beside it: c = a for the first exchange, c = b for the second.
+struct Around {
+    double cost;     // sum of |a - b|
+    double gain[2];  // sums of the gains
+};
+
+template <class T>
+struct AroundWeights {
+    T x, p, other[2], rest[2];  // p for |p - y|
+};
+
+template <class T>
+struct FolderLoops {
+    int rows;  // that `against` takes at once
+
+    // sums[r][lane] += sum over columns c of |block[c][lane] - row[r][c]|, r < rows.
+    void (*against)(const T* block, const T* const* row, int rows, std::int64_t columns, double* sums);
+
+    // out[c] = share_a a[c] + share_b b[c]
+    void (*mean)(const T* a, const T* b, T share_a, T share_b, std::int64_t columns, T* out);
+
+    // Sum of |a - b|.
+    double (*distance)(const T* a, const T* b, std::int64_t columns);
+
+    // Adds to `sums`.
+    void (*around)(const T* a, const T* b, const T* y, const T* p, const AroundWeights<T>& weights,
+                   std::int64_t columns, Around* sums);
+};
+
+// Those of the instruction set in use.
+template <class T>
+const FolderLoops<T>& folder_loops();
+
+}  // namespace pyattnorg::cpu

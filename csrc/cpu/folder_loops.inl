@@ -1,0 +1,124 @@
+// The inner loops of folder_loops.hpp, written once; loops_*.cpp compile them for one instruction set each, after
+// loops.inl. Sums are taken in one fixed order: in T over a stretch, in double over stretches.
+
+#include "folder_loops.hpp"
+
+namespace pyattnorg::cpu::PYATTNORG_ISA {
+namespace {
+
+template <class T>
+inline double sum_of(Vector<T> v) {
+    T lane[width<T>];
+    store(lane, v);
+    double sum = 0;
+    for (int l = 0; l < width<T>; ++l) sum += static_cast<double>(lane[l]);
+    return sum;
+}
+
+template <class T>
+inline T apart(T a, T b) {
+    return a > b ? a - b : b - a;
+}
+
+template <class T, int R>
+void against_rows(const T* block, const T* const* row, std::int64_t columns, double* sums) {
+    constexpr int V = static_cast<int>(lanes<T>) / width<T>;
+    const Vector<T> one = opaque_one<T>();
+    for (std::int64_t c0 = 0; c0 < columns; c0 += stretch) {
+        const std::int64_t c1 = c0 + stretch < columns ? c0 + stretch : columns;
+        Vector<T> acc[R][V] = {};
+        for (std::int64_t c = c0; c < c1; ++c) {
+            Vector<T> a[V];
+#pragma GCC unroll 8
+            for (int v = 0; v < V; ++v) a[v] = load(block + c * lanes<T> + v * width<T>);
+#pragma GCC unroll 16
+            for (int r = 0; r < R; ++r) {
+                const Vector<T> b = broadcast(row[r][c]);
+#pragma GCC unroll 8
+                for (int v = 0; v < V; ++v) acc[r][v] += one * magnitude<T>(a[v] - b);
+            }
+        }
+        for (int r = 0; r < R; ++r) {
+            T out[lanes<T>];
+            for (int v = 0; v < V; ++v) store(out + v * width<T>, acc[r][v]);
+            for (int l = 0; l < lanes<T>; l += width<double>)
+                store(sums + r * lanes<T> + l, load(sums + r * lanes<T> + l) + widened(out + l));
+        }
+    }
+}
+
+template <class T>
+void against(const T* block, const T* const* row, int rows, std::int64_t columns, double* sums) {
+    if (rows == PYATTNORG_ROWS) return against_rows<T, PYATTNORG_ROWS>(block, row, columns, sums);
+    for (; rows >= 2; rows -= 2, row += 2, sums += 2 * lanes<T>) against_rows<T, 2>(block, row, columns, sums);
+    if (rows) against_rows<T, 1>(block, row, columns, sums);
+}
+
+template <class T>
+void mean(const T* a, const T* b, T share_a, T share_b, std::int64_t columns, T* out) {
+    std::int64_t c = 0;
+    const Vector<T> of_a = broadcast(share_a), of_b = broadcast(share_b);
+    for (; c + width<T> <= columns; c += width<T>) store(out + c, of_a * load(a + c) + of_b * load(b + c));
+    for (; c < columns; ++c) out[c] = share_a * a[c] + share_b * b[c];
+}
+
+template <class T>
+double distance(const T* a, const T* b, std::int64_t columns) {
+    constexpr int V = 4;
+    double sum = 0;
+    std::int64_t c = 0;
+    while (c + V * width<T> <= columns) {
+        Vector<T> acc[V] = {};
+        for (int s = 0; s < stretch && c + V * width<T> <= columns; ++s, c += V * width<T>)
+#pragma GCC unroll 4
+            for (int v = 0; v < V; ++v) acc[v] += magnitude<T>(load(a + c + v * width<T>) - load(b + c + v * width<T>));
+        sum += sum_of<T>((acc[0] + acc[1]) + (acc[2] + acc[3]));
+    }
+    for (; c < columns; ++c) sum += static_cast<double>(apart(a[c], b[c]));
+    return sum;
+}
+
+template <class T>
+void around(const T* a, const T* b, const T* y, const T* p, const AroundWeights<T>& weights, std::int64_t columns,
+            Around* sums) {
+    const Vector<T> wx = broadcast(weights.x), wp = broadcast(weights.p);
+    const Vector<T> wa = broadcast(weights.other[0]), wb = broadcast(weights.other[1]);
+    const Vector<T> ra = broadcast(weights.rest[0]), rb = broadcast(weights.rest[1]);
+    std::int64_t c = 0;
+    while (c + width<T> <= columns) {
+        Vector<T> cost{}, first{}, second{};
+        for (int s = 0; s < stretch && c + width<T> <= columns; ++s, c += width<T>) {
+            const Vector<T> va = load(a + c), vb = load(b + c), vy = load(y + c), vp = load(p + c);
+            const Vector<T> ab = magnitude<T>(va - vb);
+            const Vector<T> now = wx * ab + wp * magnitude<T>(vp - vy);
+            cost += ab;
+            first += now - wa * magnitude<T>(va - vy) - ra * magnitude<T>(vp - vb);
+            second += now - wb * magnitude<T>(vb - vy) - rb * magnitude<T>(vp - va);
+        }
+        sums->cost += sum_of<T>(cost);
+        sums->gain[0] += sum_of<T>(first);
+        sums->gain[1] += sum_of<T>(second);
+    }
+    for (; c < columns; ++c) {
+        const T now = weights.x * apart(a[c], b[c]) + weights.p * apart(p[c], y[c]);
+        sums->cost += static_cast<double>(apart(a[c], b[c]));
+        sums->gain[0] +=
+            static_cast<double>(now - weights.other[0] * apart(a[c], y[c]) - weights.rest[0] * apart(p[c], b[c]));
+        sums->gain[1] +=
+            static_cast<double>(now - weights.other[1] * apart(b[c], y[c]) - weights.rest[1] * apart(p[c], a[c]));
+    }
+}
+
+template <class T>
+constexpr FolderLoops<T> folder_table{PYATTNORG_ROWS, against<T>, mean<T>, distance<T>, around<T>};
+
+}  // namespace
+
+const FolderLoops<float>& float_folder_loops() {
+    return folder_table<float>;
+}
+const FolderLoops<double>& double_folder_loops() {
+    return folder_table<double>;
+}
+
+}  // namespace pyattnorg::cpu::PYATTNORG_ISA
