@@ -5,4 +5,5 @@
 #define PYATTNORG_VECTOR_BYTES 32
 #define PYATTNORG_ROWS 5
 #include "loops.inl"
-#include "folder_loops.inl"
+
+#include "folder_loops.inl"  // after loops.inl, whose vectors it uses

@@ -4,4 +4,5 @@
 #define PYATTNORG_VECTOR_BYTES 64
 #define PYATTNORG_ROWS 16
 #include "loops.inl"
-#include "folder_loops.inl"
+
+#include "folder_loops.inl"  // after loops.inl, whose vectors it uses

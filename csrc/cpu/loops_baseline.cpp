@@ -8,4 +8,5 @@
 #define PYATTNORG_ROWS 2
 #endif
 #include "loops.inl"
-#include "folder_loops.inl"
+
+#include "folder_loops.inl"  // after loops.inl, whose vectors it uses
