@@ -22,10 +22,11 @@
 namespace pyattnorg::cpu {
 namespace {
 
+constexpr std::int64_t least_groups = 4;
 constexpr std::int64_t most_groups = 32;
 constexpr std::int64_t most_blocks = 8;
 constexpr std::int64_t sums_bytes = std::int64_t{32} << 20;
-constexpr std::int64_t few_rows = 6;  // so few lanes of a block are quicker one by one
+constexpr std::int64_t few_rows = 4;  // so few new folders are quicker one by one
 
 std::size_t at(std::int64_t i) {
     return static_cast<std::size_t>(i);
@@ -127,26 +128,23 @@ private:
     void measure() {
         std::vector<std::int32_t> others = old_;  // a block meets the old ones, and the fresh ones up to itself
         others.insert(others.end(), fresh_.begin(), fresh_.end());
-        const auto width = static_cast<std::int64_t>(others.size()), old = static_cast<std::int64_t>(old_.size());
-        const auto fresh = static_cast<std::int64_t>(fresh_.size());
-        const std::int64_t panels = (features_ + panel_features - 1) / panel_features;
+        const auto old = static_cast<std::int64_t>(old_.size()), fresh = static_cast<std::int64_t>(fresh_.size());
+        const auto all = static_cast<std::int64_t>(others.size());
+        const std::int64_t width = (all + packed_rows - 1) / packed_rows * packed_rows;
+        const std::int64_t panels = (features_ + packed_columns - 1) / packed_columns;
         const std::int64_t block_bytes = width * lanes<T> * static_cast<std::int64_t>(sizeof(double));
-        const std::int64_t groups =
-            std::min(panels, std::clamp(sums_bytes / block_bytes, std::int64_t{4}, most_groups));
-        const std::int64_t blocks =
-            std::clamp(sums_bytes / (block_bytes * std::max(groups, std::int64_t{1})), std::int64_t{1}, most_blocks);
+        const std::int64_t groups = std::min(panels, std::clamp(sums_bytes / block_bytes, least_groups, most_groups));
+        const std::int64_t fits = sums_bytes / (block_bytes * std::max(groups, std::int64_t{1}));
+        const std::int64_t blocks = std::clamp(fits, std::int64_t{1}, most_blocks);
         for (std::int64_t first = 0; first < fresh; first += blocks * lanes<T>) {
             const std::int64_t last = std::min(fresh, first + blocks * lanes<T>);
             const std::int64_t n_blocks = (last - first + lanes<T> - 1) / lanes<T>;
             sums_.assign(at(groups * n_blocks * width * lanes<T>), 0.0);
             const auto sum = [&](std::int64_t group) {
-                std::vector<T> block(at(panel_features * lanes<T>));
+                std::vector<T> room(at(n_blocks * packed_columns * lanes<T> + packed_rows * packed_stride<T>));
                 for (std::int64_t panel = group * panels / groups; panel < (group + 1) * panels / groups; ++panel)
-                    for (std::int64_t b = 0; b < n_blocks; ++b) {
-                        const std::int64_t begin = first + b * lanes<T>, end = std::min(last, begin + lanes<T>);
-                        add(panel * panel_features, begin, end, others, old + end, block.data(),
-                            sums_.data() + (group * n_blocks + b) * width * lanes<T>);
-                    }
+                    add(panel * packed_columns, first, last, others, old, width, room.data(),
+                        sums_.data() + group * n_blocks * width * lanes<T>);
             };
             parallel_for(groups, threads_, sum, poll_);
             const auto keep = [&](std::int64_t other) {
@@ -161,30 +159,40 @@ private:
                     distances_[at(i * n_ + j)] = distances_[at(j * n_ + i)] = static_cast<T>(total);
                 }
             };
-            parallel_for(std::min(width, old + last), threads_, keep, poll_);
+            parallel_for(std::min(all, old + last), threads_, keep, poll_);
         }
     }
 
-    // Adds the features from f0 on of fresh folders begin..end against others[0..width).
-    void add(std::int64_t f0, std::int64_t begin, std::int64_t end, const std::vector<std::int32_t>& others,
-             std::int64_t width, T* block, double* sums) const {
+    // Adds the features from f0 on of fresh folders first..last against the others, each block up to itself.
+    void add(std::int64_t f0, std::int64_t first, std::int64_t last, const std::vector<std::int32_t>& others,
+             std::int64_t old, std::int64_t width, T* room, double* sums) const {
         const FolderLoops<T>& loop = folder_loops<T>();
-        const std::int64_t w = std::min(panel_features, features_ - f0);
-        if (end - begin <= few_rows) {
-            for (std::int64_t o = 0; o < width; ++o)
-                for (std::int64_t p = begin; p < end; ++p)
-                    sums[o * lanes<T> + p - begin] +=
+        const std::int64_t w = std::min(packed_columns, features_ - f0);
+        if (last - first <= few_rows) {
+            for (std::int64_t o = 0; o < old + last; ++o)
+                for (std::int64_t p = first; p < last; ++p)
+                    sums[o * lanes<T> + p - first] +=
                         loop.distance(row(fresh_[at(p)]) + f0, row(others[at(o)]) + f0, w);
             return;
         }
-        const T* rows[lanes<T>];
-        for (std::int64_t l = 0; l < lanes<T>; ++l) rows[l] = row(fresh_[at(std::min(begin + l, end - 1))]) + f0;
-        loops<T>().gather(rows, w, nullptr, block);
-        for (std::int64_t o = 0; o < width; o += loop.rows) {
-            const int count = static_cast<int>(std::min<std::int64_t>(loop.rows, width - o));
-            const T* right[most_rows];
-            for (int r = 0; r < count; ++r) right[r] = row(others[at(o + r)]) + f0;
-            loop.against(block, right, count, w, sums + o * lanes<T>);
+        const std::int64_t n_blocks = (last - first + lanes<T> - 1) / lanes<T>;
+        for (std::int64_t b = 0; b < n_blocks; ++b) {
+            const T* rows[lanes<T>];
+            for (std::int64_t l = 0; l < lanes<T>; ++l)
+                rows[l] = row(fresh_[at(std::min(first + b * lanes<T> + l, last - 1))]) + f0;
+            loops<T>().gather(rows, w, nullptr, room + b * packed_columns * lanes<T>);
+        }
+        T* packed = room + n_blocks * packed_columns * lanes<T>;
+        for (std::int64_t o = 0; o < old + last; o += packed_rows) {
+            const std::int64_t count = std::min(packed_rows, old + last - o);
+            for (std::int64_t r = 0; r < count; ++r)
+                std::copy_n(row(others[at(o + r)]) + f0, w, packed + r * packed_stride<T>);
+            for (std::int64_t b = 0; b < n_blocks; ++b) {
+                const std::int64_t end = std::min(count, old + std::min(last, first + (b + 1) * lanes<T>) - o);
+                for (std::int64_t r = 0; r < end; r += loop.rows)  // the last few may be rows that nobody reads
+                    loop.against(room + b * packed_columns * lanes<T>, packed + r * packed_stride<T>, w,
+                                 sums + (b * width + o + r) * lanes<T>);
+            }
         }
     }
 

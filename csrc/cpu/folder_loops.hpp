@@ -21,12 +21,19 @@ struct AroundWeights {
     T x, p, other[2], rest[2];  // p for |p - y|
 };
 
+// Rows that a block is set against are packed: their own distance in memory is often a power of two, and then they push
+// one another out of the cache. Up to so many columns of so many rows, a multiple of what any instruction set takes.
+inline constexpr std::int64_t packed_columns = 512;
+template <class T>
+inline constexpr std::int64_t packed_stride = packed_columns + lanes<T>;
+inline constexpr std::int64_t packed_rows = 64;
+
 template <class T>
 struct FolderLoops {
     int rows;  // that `against` takes at once
 
-    // sums[r][lane] += sum over columns c of |block[c][lane] - row[r][c]|, r < rows.
-    void (*against)(const T* block, const T* const* row, int rows, std::int64_t columns, double* sums);
+    // sums[r][lane] += sum over columns c of |block[c][lane] - packed[r][c]|, r < rows of the table.
+    void (*against)(const T* block, const T* packed, std::int64_t columns, double* sums);
 
     // out[c] = share_a a[c] + share_b b[c]
     void (*mean)(const T* a, const T* b, T share_a, T share_b, std::int64_t columns, T* out);

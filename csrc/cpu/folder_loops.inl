@@ -20,9 +20,15 @@ inline T apart(T a, T b) {
     return a > b ? a - b : b - a;
 }
 
-template <class T, int R>
-void against_rows(const T* block, const T* const* row, std::int64_t columns, double* sums) {
-    constexpr int V = static_cast<int>(lanes<T>) / width<T>;
+// As many accumulators as registers allow: 16, 8 of AVX2's 16, 8 of SSE's.
+template <class T>
+inline constexpr int rows_at_once = lanes<T> / width<T> == 1   ? 16
+                                    : lanes<T> / width<T> == 2 ? 4
+                                                               : 2;
+
+template <class T>
+void against(const T* block, const T* packed, std::int64_t columns, double* sums) {
+    constexpr int V = static_cast<int>(lanes<T>) / width<T>, R = rows_at_once<T>;
     const Vector<T> one = opaque_one<T>();
     for (std::int64_t c0 = 0; c0 < columns; c0 += stretch) {
         const std::int64_t c1 = c0 + stretch < columns ? c0 + stretch : columns;
@@ -33,25 +39,20 @@ void against_rows(const T* block, const T* const* row, std::int64_t columns, dou
             for (int v = 0; v < V; ++v) a[v] = load(block + c * lanes<T> + v * width<T>);
 #pragma GCC unroll 16
             for (int r = 0; r < R; ++r) {
-                const Vector<T> b = broadcast(row[r][c]);
+                const Vector<T> b = broadcast(packed[r * packed_stride<T> + c]);
 #pragma GCC unroll 8
                 for (int v = 0; v < V; ++v) acc[r][v] += one * magnitude<T>(a[v] - b);
             }
         }
+#pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
             T out[lanes<T>];
+#pragma GCC unroll 8
             for (int v = 0; v < V; ++v) store(out + v * width<T>, acc[r][v]);
             for (int l = 0; l < lanes<T>; l += width<double>)
                 store(sums + r * lanes<T> + l, load(sums + r * lanes<T> + l) + widened(out + l));
         }
     }
-}
-
-template <class T>
-void against(const T* block, const T* const* row, int rows, std::int64_t columns, double* sums) {
-    if (rows == PYATTNORG_ROWS) return against_rows<T, PYATTNORG_ROWS>(block, row, columns, sums);
-    for (; rows >= 2; rows -= 2, row += 2, sums += 2 * lanes<T>) against_rows<T, 2>(block, row, columns, sums);
-    if (rows) against_rows<T, 1>(block, row, columns, sums);
 }
 
 template <class T>
@@ -110,7 +111,7 @@ void around(const T* a, const T* b, const T* y, const T* p, const AroundWeights<
 }
 
 template <class T>
-constexpr FolderLoops<T> folder_table{PYATTNORG_ROWS, against<T>, mean<T>, distance<T>, around<T>};
+constexpr FolderLoops<T> folder_table{rows_at_once<T>, against<T>, mean<T>, distance<T>, around<T>};
 
 }  // namespace
 
