@@ -1,5 +1,6 @@
 // The inner loops of folder_loops.hpp, written once; loops_*.cpp compile them for one instruction set each, after
-// loops.inl. Sums are taken in one fixed order: in T over a stretch, in double over stretches.
+// loops.inl. Sums are taken in one fixed order: in T over a stretch (and, against packed
+// rows, over stretches), in double over all.
 
 #include "folder_loops.hpp"
 
@@ -30,6 +31,7 @@ template <class T>
 void against(const T* block, const T* packed, std::int64_t columns, double* sums) {
     constexpr int V = static_cast<int>(lanes<T>) / width<T>, R = rows_at_once<T>;
     const Vector<T> one = opaque_one<T>();
+    Vector<T> total[R][V] = {};
     for (std::int64_t c0 = 0; c0 < columns; c0 += stretch) {
         const std::int64_t c1 = c0 + stretch < columns ? c0 + stretch : columns;
         Vector<T> acc[R][V] = {};
@@ -41,17 +43,17 @@ void against(const T* block, const T* packed, std::int64_t columns, double* sums
             for (int r = 0; r < R; ++r) {
                 const Vector<T> b = broadcast(packed[r * packed_stride<T> + c]);
 #pragma GCC unroll 8
-                for (int v = 0; v < V; ++v) acc[r][v] += one * magnitude<T>(a[v] - b);
+                for (int v = 0; v < V; ++v) acc[r][v] = acc[r][v] + one * magnitude<T>(a[v] - b);
             }
         }
-#pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) {
-            T out[lanes<T>];
-#pragma GCC unroll 8
-            for (int v = 0; v < V; ++v) store(out + v * width<T>, acc[r][v]);
-            for (int l = 0; l < lanes<T>; l += width<double>)
-                store(sums + r * lanes<T> + l, load(sums + r * lanes<T> + l) + widened(out + l));
-        }
+        for (int r = 0; r < R; ++r)
+            for (int v = 0; v < V; ++v) total[r][v] += acc[r][v];
+    }
+    for (int r = 0; r < R; ++r) {
+        T out[lanes<T>];
+        for (int v = 0; v < V; ++v) store(out + v * width<T>, total[r][v]);
+        for (int l = 0; l < lanes<T>; l += width<double>)
+            store(sums + r * lanes<T> + l, load(sums + r * lanes<T> + l) + widened(out + l));
     }
 }
 
