@@ -119,6 +119,25 @@ std::int64_t shrink_features(T* x, std::int64_t n, std::int64_t features, double
 // Sum over all ordered pairs of leaves of the difference in size of their smallest common folders in two trees.
 std::int64_t tree_distance(const OrderedTree& a, const OrderedTree& b, std::int64_t n, int threads, const Poll&);
 
+// Least-entropy agglomeration (method 2.14) of n points x [n, features], rows `stride` apart; overwritten.
+// merges [n - 1, 2]: first points of the two folders, the lower one first; costs [n - 1]; distances [n, n]: l1, of the
+// points as given.
+template <class T>
+void entropy_tree(T* x, std::int64_t n, std::int64_t features, std::int64_t stride, T* distances, std::int32_t* merges,
+                  double* costs, int threads, const Poll&);
+
+// Improves a tree of points x [n, features] by exchanging neighbouring folders, until no exchange lowers its cost by
+// more than `least_share` of it and by more than `least_gain`, or for `most_sweeps`; how many sweeps changed something.
+// `merges` of any binary tree, children first, become those of the better one; costs [n - 1] are written.
+template <class T>
+int improve_tree(const T* x, std::int64_t n, std::int64_t features, std::int32_t* merges, double* costs,
+                 int most_sweeps, double least_share, double least_gain, int threads, const Poll&);
+
+// Scales the columns of x [n, features] by sqrt(1 - noise / variance) and closes the gaps of those whose variance is
+// not above `noise`: the columns left, in rows that keep their places. Leaves x as it is where no column would be left.
+template <class T>
+std::int64_t shrink_features(T* x, std::int64_t n, std::int64_t features, double noise, int threads, const Poll&);
+
 // Sums of |x| and x^2 over all n values.
 template <class T>
 void norms(const T* x, std::int64_t n, double* magnitudes, double* squares, int threads);

@@ -54,6 +54,7 @@ LEVELS = (
         "tree_comparison",
     ),
     ("haar_layout", "haar", "martingale"),
+    ("entropy_trees",),
     ("sparsity", "published", "shrinkage", "holder", "regularity", "scales", "paraproduct"),
     ("questionnaire", "rounds", "pictures", "tanglegrams"),
     ("organization", "invariance", "store", "compare", "heads"),
