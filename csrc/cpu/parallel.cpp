@@ -58,6 +58,18 @@ private:
     std::atomic<bool> taken_{false};
 };
 
+// Some tens of microseconds: kernels post one short job after the other, and waking a thread takes longer than many.
+template <class Condition>
+void spin_until(const Condition& condition) {
+    for (int i = 0; i < 1000 && !condition(); ++i) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        asm volatile("yield");
+#endif
+    }
+}
+
 // Workers sleep until a job is posted. One job runs at a time; a caller that finds the pool busy works alone.
 class Pool {
 public:
@@ -76,8 +88,12 @@ public:
         }
         posted_.notify_all();
         job.work(poll);
+        {
+            const std::lock_guard lock(mutex_);
+            wanted_ = 0;  // whoever has not started yet is not needed any more
+        }
+        spin_until([this] { return running_ == 0; });
         std::unique_lock lock(mutex_);
-        wanted_ = 0;  // whoever has not started yet is not needed any more
         finished_.wait(lock, [this] { return running_ == 0; });
         job_ = nullptr;
     }
@@ -86,6 +102,9 @@ private:
     void loop() {
         std::unique_lock lock(mutex_);
         for (;;) {
+            lock.unlock();
+            spin_until([this] { return wanted_ > 0; });
+            lock.lock();
             posted_.wait(lock, [this] { return wanted_ > 0; });
             --wanted_;
             ++running_;
@@ -101,8 +120,7 @@ private:
     std::condition_variable posted_, finished_;
     std::vector<std::thread> workers_;
     Job* job_ = nullptr;
-    int wanted_ = 0;
-    int running_ = 0;
+    std::atomic<int> wanted_{0}, running_{0};  // changed under the lock, looked at without
 };
 
 // Never destroyed: its threads sleep to the end of the process. After a fork the child has none of them, so it gets a
