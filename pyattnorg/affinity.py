@@ -31,18 +31,20 @@ def cosine_affinity(x: Array, *, missing: float | None = None) -> Any:
     array, shape (n, n)
         In [0, 1], symmetric, ones on the diagonal; a point with no length is like itself only.
     """
-    back, known = way_back(x), None
+    back, known, mutual = way_back(x), None, False
     if missing is not None:
         x = to_numpy(x, "x")
         holes = bool(np.isnan(x.sum()))
-        unknown = np.isnan(x) | (x == missing) if holes else x == missing
-        if unknown.any():
-            known = ~unknown
-            x = np.where(unknown, x.dtype.type(0), x) if missing != 0 or holes else x
+        if missing == 0 and not holes:
+            mutual = not x.all()  # without a copy of what may be a whole network
+        else:
+            unknown = np.isnan(x) | (x == missing) if holes else x == missing
+            mutual = bool(unknown.any())
+            known = ~unknown if missing != 0 else None
+            x = np.where(unknown, x.dtype.type(0), x) if mutual else x
     ours = given(x, "x")
     rows = ours.values.reshape(len(ours.values), int(np.prod(ours.values.shape[1:], dtype=np.int64)))
-    m = None if known is None or missing == 0 else known.reshape(rows.shape)
-    mutual = known is not None
+    m = None if known is None else known.reshape(rows.shape)
     try:
         found = _cosines(rows, mutual, m)
     except kernels.SumOverflowError:

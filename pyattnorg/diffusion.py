@@ -165,9 +165,10 @@ def diffusion_map(
         eigenvalues, coordinates = smallest_vectors(k, n_components)
         density = None
     else:
-        eigenvalues, phi = leading_vectors(k, n_components, alpha)
+        sums = row_sums(k)
+        eigenvalues, phi = leading_vectors(k, n_components, alpha, sums)
         coordinates = np.abs(eigenvalues) ** time * phi
-        density = row_sums(k) ** alpha
+        density = sums**alpha
     return DiffusionMap(ours.back(coordinates.astype(ours.values.dtype)), eigenvalues, _parts(k), density)
 
 
@@ -193,18 +194,20 @@ def row_sums(k: FloatArray) -> NDArray[np.float64]:
     return sums
 
 
-def leading_vectors(k: FloatArray, m: int, alpha: float = 1.0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def leading_vectors(
+    k: FloatArray, m: int, alpha: float = 1.0, sums: NDArray[np.float64] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Leading `m` eigenvalues and eigenvectors of the random walk on a checked affinity, the constant left out.
 
     ``P = K / (d d')`` with ``d = (K 1) ** alpha``, ``S = P / (e e')`` with ``e = sqrt(P 1)``; S e = e is known, so the
     symmetric S - v v' with ``v = e / |e|`` is decomposed and its vectors divided by v. Magnitudes below n times the
-    machine epsilon count as 0. Returns (m,) by falling magnitude and (n, m); the largest entry of a vector is positive.
+    machine epsilon count as 0. `sums` are those of the rows, where they are known. Returns (m,) by falling magnitude and (n, m); the largest entry of a vector is positive.
     """
     n = len(k)
     if m == 0:
         return np.zeros(0), np.zeros((n, 0))
     with one_blas_thread():
-        d = row_sums(k) ** alpha
+        d = (row_sums(k) if sums is None else sums) ** alpha
         e = np.sqrt(kernels.products(k, 1 / d[None])[0] / d)
         v = e / np.linalg.norm(e)
         values, vectors = _largest(k, 1 / (d * e), v, m)
