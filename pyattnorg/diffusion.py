@@ -201,7 +201,8 @@ def leading_vectors(
 
     ``P = K / (d d')`` with ``d = (K 1) ** alpha``, ``S = P / (e e')`` with ``e = sqrt(P 1)``; S e = e is known, so the
     symmetric S - v v' with ``v = e / |e|`` is decomposed and its vectors divided by v. Magnitudes below n times the
-    machine epsilon count as 0. `sums` are those of the rows, where they are known. Returns (m,) by falling magnitude and (n, m); the largest entry of a vector is positive.
+    machine epsilon count as 0. `sums` are those of the rows, where they are known. Returns (m,) by falling magnitude
+    and (n, m); the largest entry of a vector is positive.
     """
     n = len(k)
     if m == 0:
