@@ -289,7 +289,7 @@ class Tape:
 
     def naming(self, one: Pass) -> Naming:
         """What names the tokens of a forward."""
-        example = self.recorder.example or 0
+        example = self.recorder.intake.example or 0
         return Naming(one.inputs, example, self._tokens, self._tokenizer, self._patches, self._special)
 
 

@@ -81,8 +81,8 @@ def _copy(recorder: Recorder, candidate: Candidate, x: Tensor, out: Tensor) -> N
             f"{tuple(x.shape)}; expected (…, queries, keys) with softmax over the keys"
         )
     layout, candidate.lie = read_map(recorder, candidate.scene, x.shape, candidate.trail.lie)
-    example = recorder.example_of(layout)
-    recorder.budget_allows(layout, x.shape[-2], x.shape[-1])
+    example = recorder.intake.example_of(layout)
+    recorder.intake.budget_allows(layout, x.shape[-2], x.shape[-1])
     if recorder.shapes_only:
         candidate.layout, candidate.example, candidate.scores, candidate.weights = layout, example, x, out
         return
@@ -153,7 +153,7 @@ def _record(
     scene = recorder.forwards.around(candidate.scene)
     trail, lie = candidate.trail, candidate.lie
     refuse_channels(scene, layout.heads, n_queries, columns, width, trail.depth, trail.channels_first, lie[0])
-    slot = recorder.open(
+    slot = recorder.intake.open(
         scene, "softmax", layout, n_queries, columns, candidate.trail.key_heads, candidate.started, lie=candidate.lie
     )
     if slot is None:
@@ -166,7 +166,7 @@ def _record(
         )
     hidden, kind = _hidden(candidate, layout, slot.example, scores, weights)
     maps = Maps(scores, weights, hidden, all_keys - columns).take(slot.take)
-    recorder.keep(
+    recorder.intake.keep(
         slot,
         parts_of(slot, maps),
         mask=kind,
