@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Iterable
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pyattnorg.capture.errors import CaptureError
@@ -115,10 +117,13 @@ class Intake:
             if record is not None:
                 self.forwards.passes[-1].records.append(record)
             return record is None
-        alike = self.forwards.count_like(slot.scene.module)
-        more = sum(self.selection.layer(n) for n in range(slot.layer + 1, max(alike, slot.layer + 1)))
-        self._budget.admit(slot.layer, more, slot.kept_shape, need(slot, sizes))
+        self._budget.admit(slot.layer, self._more_like(slot), slot.kept_shape, need(slot, sizes))
         return True
+
+    def _more_like(self, slot: Slot) -> int:
+        """Layers like this one that are to come."""
+        alike = self.forwards.count_like(slot.scene.module)
+        return sum(self.selection.layer(n) for n in range(slot.layer + 1, max(alike, slot.layer + 1)))
 
     def had(self, scene: Scene, queries: int, q: Tensor, k: Tensor) -> bool:
         """Whether the same call has given this very map before, for other values (DiffLlama halves them)."""
@@ -144,7 +149,12 @@ class Intake:
         records = self.forwards.passes[-1].records
         shelf: Shelf
         if self.writer is None:
-            shelf = MemoryShelf(slot.kept_shape, self.keeping.dtype)
+            arena, more = self.forwards.passes[-1].arena, self._more_like(slot)
+
+            def room(kind: str, dtype: str) -> NDArray[Any]:
+                return arena.room((kind, slot.scene.place.series), slot.kept_shape, dtype, more)
+
+            shelf = MemoryShelf(self.keeping.dtype, room)
         else:
             shelf = self.writer.shelf(len(records), slot, self.keeping)
         record = make_record(

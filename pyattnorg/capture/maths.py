@@ -34,11 +34,12 @@ class Maps:
     weights: Tensor  # all columns, those of sinks included
     hidden: Tensor | None
     sinks: int = 0
+    computed: bool = False  # here, by softmax of the scores
 
     def take(self, take: Callable[[Tensor], Tensor]) -> Maps:
         """The maps of some heads."""
         hidden = None if self.hidden is None else take(self.hidden)
-        return Maps(take(self.scores), take(self.weights), hidden, self.sinks)
+        return Maps(take(self.scores), take(self.weights), hidden, self.sinks, self.computed)
 
     def context(self, values: Tensor) -> Tensor:
         """What the attention gives: weights times values, (heads, queries, width)."""
@@ -52,7 +53,7 @@ def attend(
 
     `bias` is added except where a cell is hidden, so that scores there are those from before masking.
     """
-    scores = torch.matmul(wide(q), wide(k).transpose(-2, -1)) * scale
+    scores = torch.matmul(wide(q), wide(k).transpose(-2, -1)).mul_(scale)
     if bias is not None:
         bias = wide(bias)
         scores = scores + (bias if hidden is None else bias.masked_fill(hidden, 0.0))
@@ -60,7 +61,7 @@ def attend(
     weights = torch.softmax(masked, -1)
     if hidden is not None:
         weights = weights.masked_fill(hidden, 0.0)  # also rows that see nothing, which softmax makes NaN
-    return Maps(scores, weights, hidden, sinks)
+    return Maps(scores, weights, hidden, sinks, computed=True)
 
 
 def output_error(ours: Tensor, theirs: Tensor, hidden: Tensor | None) -> float:

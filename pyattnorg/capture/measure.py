@@ -26,6 +26,10 @@ log = logging.getLogger("pyattnorg")
 # A difference this large is no rounding: what was recorded is not what the model did.
 _WRONG = 0.02
 
+# Weights that were computed here, from the scores, are shown to be right by the model's output; of these maps so many
+# queries of every block are looked at.
+COMPUTED = 16
+
 
 @dataclass
 class _Tally:
@@ -138,7 +142,9 @@ def _look(slot: Slot, part: Part, shelf: Shelf, tally: _Tally, cells: Cells, raw
         weights = weights.masked_fill(hidden, 0.0)
         if not raw:
             scores = scores.masked_fill(hidden, -torch.inf)
-    error, relative = _softmax_error(scores, weights, hidden, sink)
+    looked = slice(None, None, -(-scores.shape[1] // COMPUTED)) if maps.computed else slice(None)
+    seen, out = (None if x is None else x[:, looked] for x in (hidden, sink))
+    error, relative = _softmax_error(scores[:, looked], weights[:, looked], seen, out)
     tally.softmax_error = _larger(tally.softmax_error, error)
     tally.relative = _larger(tally.relative, relative)
     tally.output_error = _larger(tally.output_error, output_error)

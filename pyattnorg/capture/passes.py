@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyattnorg.capture.arena import Arena
 from pyattnorg.capture.record import Record
 
 _IDS = ("input_ids", "decoder_input_ids")
@@ -82,6 +83,7 @@ class Pass:
     seen: set[int] = field(default_factory=set)  # layers, whether they were kept or not
     inputs: Inputs = field(default_factory=Inputs)
     complete: bool = False
+    arena: Arena = field(default_factory=Arena, repr=False)  # where its maps lie
     left_out: list[str] = field(default_factory=list)  # attention over channels, say
     calls: dict[object, tuple[int, int]] = field(default_factory=dict)  # of those that gave maps: layer, heads so far
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pyattnorg.capture.arena import neighbours
 from pyattnorg.capture.errors import CaptureError
 from pyattnorg.capture.groups import group
 from pyattnorg.capture.keeping import MAPS
@@ -248,6 +249,10 @@ def _nonfinite(records: Sequence[Record]) -> str:
 
 def stack(arrays: list[Any], keep_q: BoolArray | None = None, keep_k: BoolArray | None = None) -> Any:
     """Layers of (heads, queries, keys) as one (queries, keys, heads) view; the list is emptied, to hold memory once."""
+    if keep_q is None and keep_k is None and (whole := neighbours(arrays)) is not None:
+        arrays.clear()
+        whole.flags.writeable = False
+        return whole.transpose(1, 2, 0)
     cropped = _crop(arrays[0], keep_q, keep_k)
     dtype = np.result_type(*{a.dtype for a in arrays})
     out = np.empty((sum(len(a) for a in arrays), *cropped.shape[1:]), dtype)

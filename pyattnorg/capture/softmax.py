@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from torch import Tensor
 from pyattnorg.capture.banded import hold_band, is_banded
 from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError
 from pyattnorg.capture.layout import Layout, Scene, refuse_channels
-from pyattnorg.capture.masks import by_numbers, either, has_values, truly_hidden
+from pyattnorg.capture.masks import by_numbers, either, has_values, lowest, truly_hidden
 from pyattnorg.capture.maths import Maps, unseen, wide
 from pyattnorg.capture.products import Factors
 from pyattnorg.capture.reading import read_map
@@ -39,6 +40,8 @@ class Candidate:
     trail: Trail
     axis_is_last: bool
     started: float
+    result: weakref.ref[Tensor]  # what softmax gave, and how often it had been changed in place by then
+    version: int
     layout: Layout | None = None
     lie: Lie = (None, None)
     example: int = 0
@@ -65,7 +68,7 @@ def see_softmax(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: M
         return
     note = recorder.note(scene, x.shape, "its result weighs no values")
     last = isinstance(axis, int) and axis % x.ndim == x.ndim - 1
-    candidate = Candidate(scene, note, x.dtype, out.dtype, trail, last, started)
+    candidate = Candidate(scene, note, x.dtype, out.dtype, trail, last, started, weakref.ref(out), out._version)
     try:
         with unseen(x.device):
             _copy(recorder, candidate, x, out)
@@ -113,7 +116,8 @@ def see_product(recorder: Recorder, scene: Scene, factors: Factors, x: Tensor, t
     if candidate.refusal is not None:
         raise candidate.refusal
     with unseen(x.device):
-        applied = None if trail.dropout else x.transpose(-2, -1) if trail.flipped else x
+        same = candidate.result() is x and x._version == candidate.version  # as it was copied
+        applied = None if trail.dropout or same else x.transpose(-2, -1) if trail.flipped else x
         _record(recorder, candidate, int(x.shape[keys]), factors.width(x), trail.dropout, applied)
     return True
 
@@ -187,9 +191,10 @@ def _hidden(
         seen = layout.pick(seen, example).cpu()
         if seen.shape[-1] not in (1, scores.shape[-1]) or seen.shape[-2] not in (1, scores.shape[-2]):
             seen = None  # the shape changed on the way in a manner that could not be followed
-    sentinels = by_numbers(scores, candidate.dtype)
-    if bool((sentinels if seen is None else sentinels & ~seen).any()):
-        seen, kinds = either(seen, sentinels), [*kinds, "sentinel"]
+    if not scores.numel() or not float(scores.min()) > lowest(candidate.dtype):  # NaN is not
+        sentinels = by_numbers(scores, candidate.dtype)
+        if bool((sentinels if seen is None else sentinels & ~seen).any()):
+            seen, kinds = either(seen, sentinels), [*kinds, "sentinel"]
     if seen is None:
         return None, "none"
     hidden = truly_hidden(seen, weights)
