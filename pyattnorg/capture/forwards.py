@@ -57,6 +57,7 @@ class Forwards:
         self.places = Places(self._modules)
         self.batches = Batches()
         self.running: list[nn.Module] = []
+        self.paused = 0  # while another capture runs within this forward: what it sees is not this model's
         self._calls: list[int] = []  # a number for each running call
         self._numbers = count()
         self.on_return: Callable[[nn.Module, Any, Mapping[str, Any]], None] | None = None  # and of every return
@@ -119,7 +120,7 @@ class Forwards:
         return sum(type(m) is type(module) for m in self._modules.values())
 
     def _mine(self, module: nn.Module) -> bool:
-        if away() or threading.get_ident() != self._thread or id(module) not in self._names:
+        if self.paused or away() or threading.get_ident() != self._thread or id(module) not in self._names:
             return False
         # not while autograd runs: what checkpointing computes again there was recorded before
         return bool(torch._C._current_graph_task_id() == -1)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pyattnorg.capture.errors import CaptureError
 from pyattnorg.capture.forwards import Forwards
+from pyattnorg.capture.inputs import checked_example
 from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.layout import Layout, Scene
 from pyattnorg.capture.measure import make_record
@@ -40,7 +41,7 @@ class Intake:
         writer: Writer | None,
     ) -> None:
         self.forwards, self.selection, self.keeping = forwards, selection, keeping
-        self.example, self.max_bytes, self.writer = example, max_bytes, writer
+        self.example, self.max_bytes, self.writer = checked_example(example), max_bytes, writer
         self._last: tuple[object, weakref.ref[Tensor], weakref.ref[Tensor]] | None = None
 
     def begin(self) -> None:

@@ -6,8 +6,8 @@ says whose they are. Whatever goes wrong in here is kept and raised after the fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from pyattnorg.capture.banded import Band, see_band
 from pyattnorg.capture.compiled import as_written
 from pyattnorg.capture.errors import UnsupportedAttentionError
+from pyattnorg.capture.fastpath import modes
 from pyattnorg.capture.forwards import Forwards, Guard
 from pyattnorg.capture.handmade import see_handmade
 from pyattnorg.capture.intake import Intake
@@ -89,6 +90,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
             stack.callback(self.trails.clear)
             stack.enter_context(as_written())
             self.forwards.on_return = self._returned
+            stack.enter_context(_others_paused())
             self._parameters = storages(self.forwards.open(stack))
             super().__enter__()
             self._cleanup = stack.pop_all()
@@ -106,7 +108,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if not self.forwards.running or self.guard.problem is not None:
+        if not self.forwards.running or self.forwards.paused or self.guard.problem is not None:
             return func(*args, **kwargs)
         name = function_name(func)
         if self.positions is not None:
@@ -234,6 +236,19 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         if self.passes:
             self.passes[-1].add_note(note)
         return note
+
+
+@contextmanager
+def _others_paused() -> Iterator[None]:
+    """A capture within a forward that is being recorded, as by a hook of the user's, is nothing of that forward."""
+    around = [m.forwards for m in modes() if isinstance(m, Recorder) and m.forwards.running]
+    for forwards in around:
+        forwards.paused += 1
+    try:
+        yield
+    finally:
+        for forwards in around:
+            forwards.paused -= 1
 
 
 __all__ = ["Recorder"]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pyattnorg.capture.compiled import refuse_compiled
 from pyattnorg.capture.errors import CaptureError, PositionsWanted, UnsupportedAttentionError
+from pyattnorg.capture.explaining import explain
 from pyattnorg.capture.inputs import Call
 from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.layout import tensors_in
@@ -106,6 +107,7 @@ def run(
                 _set_random_state(start)
                 output = _forward(model, recorders, call)
         except Exception as error:
+            explain(error, model, call)
             if type(error).__module__.startswith("torch._dynamo"):
                 raise UnsupportedAttentionError(
                     "model: its forward compiles code (flex_attention, or torch.compile inside), which cannot be seen; "

@@ -116,7 +116,8 @@ def see_product(recorder: Recorder, scene: Scene, factors: Factors, x: Tensor, t
     if candidate.refusal is not None:
         raise candidate.refusal
     with unseen(x.device):
-        same = candidate.result() is x and x._version == candidate.version  # as it was copied
+        result = candidate.result()
+        same = result is not None and result is x and result._version == candidate.version  # as it was copied
         applied = None if trail.dropout or same else x.transpose(-2, -1) if trail.flipped else x
         _record(recorder, candidate, int(x.shape[keys]), factors.width(x), trail.dropout, applied)
     return True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import errno
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +52,7 @@ def captured_to(
             refuse_other_job(folder, about["job"], job, finished=True)
             capture = load_capture(folder)
             return replace(capture, output=run(None)[1]) if "output" in keeping else capture
-    with Writer(folder, job, overwrite=overwrite) as writer:
+    with _told(folder), Writer(folder, job, overwrite=overwrite) as writer:
         tape, output = run(writer)
         recorder = tape.recorder
         one = recorder.passes[-1] if recorder.passes else None
@@ -65,6 +67,25 @@ def captured_to(
     for row in capture.report:
         row["seconds"] = seconds.get(row["module"])
     return replace(capture, output=output)
+
+
+@contextlib.contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """The system's errors say what became of the store, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OSError(
+                error.errno,
+                f"store: the disk of {folder} is full; layers that are whole stay, so make room and call it again, or "
+                "take less with layers=, heads=, dtype='float16' or keep=('weights',)",
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise type(error)(
+                error.errno, f"store: {folder} cannot be written ({error.strerror}); choose a folder of your own"
+            ) from error
+        raise
 
 
 __all__ = ["captured_to"]
