@@ -111,6 +111,36 @@ def test_a_fully_padded_example_gives_numbers() -> None:
                 assert got.report.column("nonfinite") == [0, 0]
 
 
+class Letters:
+    """A tokenizer that adds a token on either side, and cannot leave them out."""
+
+    all_special_ids = (0, 1)
+    unk_token_id = None
+    model_max_length = 10**30
+
+    def __call__(self, text: str, *, max_length: int = 99, **_: Any) -> dict[str, torch.Tensor]:
+        ids = [2 + ord(c) % 40 for c in text][: max(max_length - 2, 0)]
+        return {"input_ids": torch.tensor([[0, *ids, 1]])}
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        return [str(i) for i in ids]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "error", "said"),
+    [
+        ("abc", {"max_length": 1}, ValueError, r"max_length: got 1, the tokenizer gives 2 tokens at least"),
+        ("a\ud800", {}, ValueError, r"half a surrogate pair"),
+        (b"abc", {}, TypeError, r"inputs: got bytes"),
+    ],
+)
+def test_texts_that_are_none(text: Any, options: dict[str, Any], error: type[Exception], said: str) -> None:
+    model = tiny("BertModel")
+    with pytest.raises(error, match=said):
+        capture(model, text, tokenizer=Letters(), **options)
+    assert capture(model, "abc", tokenizer=Letters(), max_length=4).weights.shape[0] == 4
+
+
 # -- captures within captures -----------------------------------------------------------------------------------------
 
 
@@ -244,3 +274,34 @@ def test_weights_that_are_changed_are_told_from_those_that_are_not(how: str) -> 
     got = capture(Gated(), torch.randn(1, 2, 5, 4))
     assert bool(got.report[0]["note"]) == (how != "as it is")
     np.testing.assert_allclose(got.weights.values.sum(1), 1, atol=1e-6)
+
+
+def test_inference_tensors_do_not_count_their_changes() -> None:
+    class Quiet(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.inference_mode():
+                return torch.softmax(x @ x.transpose(-1, -2), -1) @ x
+
+    x = torch.randn(1, 2, 5, 4)
+    for got in (capture(Quiet(), x), _within_inference(x)):
+        right = torch.softmax(x @ x.transpose(-1, -2), -1)[0].permute(1, 2, 0).numpy()
+        np.testing.assert_allclose(got.weights.values, right, atol=1e-6)
+
+
+def _within_inference(x: torch.Tensor) -> Any:
+    class Plain(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.softmax(x @ x.transpose(-1, -2), -1) @ x
+
+    with torch.inference_mode():
+        return capture(Plain(), x)
+
+
+def test_softmax_in_float64_of_float32_scores_is_no_reason_to_warn(caplog: pytest.LogCaptureFixture) -> None:
+    class Careful(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.softmax(x @ x.transpose(-1, -2), -1, dtype=torch.float64).to(x.dtype) @ x
+
+    got = capture(Careful(), torch.randn(1, 2, 40, 4))
+    assert not caplog.records
+    assert got.report[0]["softmax_error"] < 1e-6

@@ -71,7 +71,7 @@ def prepare(
         if _is_numbers(inputs):
             return Call(args=(_with_batch(model, _table(inputs)),), example=example)
         return Call(args=tuple(inputs), example=example)
-    if inputs is None or isinstance(inputs, (bool, int, float)):
+    if inputs is None or isinstance(inputs, (bool, int, float, bytes, set)):
         raise TypeError(f"inputs: got {type(inputs).__name__}, expected text, a tensor, a tuple or a dict of arguments")
     return Call(args=(_with_batch(model, _as_tensor(inputs)),), example=example)
 
@@ -132,11 +132,19 @@ def _text(
     text = texts[example or 0]
     if tokenizer is None:
         tokenizer = loaded.tokenizer if loaded is not None else tokenizer_of(model)
+    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise ValueError(
+            "inputs: the text has half a surrogate pair, which is no character; decode it with the right codec"
+        )
     cut: dict[str, Any] = {} if max_length is None else {"truncation": True, "max_length": max_length}
     encoded = tokenizer(text, return_tensors="pt", **({"verbose": False} | cut))
     n = int(encoded["input_ids"].shape[1])
     if n == 0:
         raise ValueError("inputs: got a text without tokens, expected at least one")
+    if max_length is not None and n > max_length:
+        raise ValueError(
+            f"max_length: got {max_length}, the tokenizer gives {n} tokens at least, special ones included"
+        )
     _check_known(tokenizer, encoded["input_ids"][0].tolist())
     limit = _longest(model, tokenizer)
     if limit is not None and n > limit:

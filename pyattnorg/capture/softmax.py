@@ -41,7 +41,7 @@ class Candidate:
     axis_is_last: bool
     started: float
     result: weakref.ref[Tensor]  # what softmax gave, and how often it had been changed in place by then
-    version: int
+    version: int | None
     layout: Layout | None = None
     lie: Lie = (None, None)
     example: int = 0
@@ -68,7 +68,7 @@ def see_softmax(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: M
         return
     note = recorder.note(scene, x.shape, "its result weighs no values")
     last = isinstance(axis, int) and axis % x.ndim == x.ndim - 1
-    candidate = Candidate(scene, note, x.dtype, out.dtype, trail, last, started, weakref.ref(out), out._version)
+    candidate = Candidate(scene, note, x.dtype, out.dtype, trail, last, started, weakref.ref(out), _changes(out))
     try:
         with unseen(x.device):
             _copy(recorder, candidate, x, out)
@@ -95,6 +95,11 @@ def _copy(recorder: Recorder, candidate: Candidate, x: Tensor, out: Tensor) -> N
     candidate.weights = _own(layout.pick(out, example))
 
 
+def _changes(x: Tensor) -> int | None:
+    """How often a tensor was changed in place; None where torch does not count."""
+    return None if x.is_inference() else x._version
+
+
 def _own(x: Tensor) -> Tensor:
     own = wide(x.detach()).cpu()
     return own.clone() if own.data_ptr() == x.data_ptr() else own
@@ -117,10 +122,14 @@ def see_product(recorder: Recorder, scene: Scene, factors: Factors, x: Tensor, t
         raise candidate.refusal
     with unseen(x.device):
         result = candidate.result()
-        same = result is not None and result is x and result._version == candidate.version  # as it was copied
+        same = result is x and candidate.version is not None and _changes(x) == candidate.version  # as it was copied
         applied = None if trail.dropout or same else x.transpose(-2, -1) if trail.flipped else x
         _record(recorder, candidate, int(x.shape[keys]), factors.width(x), trail.dropout, applied)
     return True
+
+
+def _coarser(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype == torch.float64 else dtype
 
 
 def _changed(candidate: Candidate, applied: Tensor | None) -> str:
@@ -176,7 +185,8 @@ def _record(
         parts_of(slot, maps),
         mask=kind,
         dtype=candidate.dtype,
-        precision=candidate.precision,
+        # softmax of float32 scores can be done in float64; here it is done in float32
+        precision=candidate.precision if scores.dtype == torch.float64 else _coarser(candidate.precision),
         raw=False,
         dropout=dropout,
         note=note,
