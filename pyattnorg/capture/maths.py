@@ -34,12 +34,11 @@ class Maps:
     weights: Tensor  # all columns, those of sinks included
     hidden: Tensor | None
     sinks: int = 0
-    computed: bool = False  # here, by softmax of the scores
 
     def take(self, take: Callable[[Tensor], Tensor]) -> Maps:
         """The maps of some heads."""
         hidden = None if self.hidden is None else take(self.hidden)
-        return Maps(take(self.scores), take(self.weights), hidden, self.sinks, self.computed)
+        return Maps(take(self.scores), take(self.weights), hidden, self.sinks)
 
     def context(self, values: Tensor) -> Tensor:
         """What the attention gives: weights times values, (heads, queries, width)."""
@@ -61,7 +60,7 @@ def attend(
     weights = torch.softmax(masked, -1)
     if hidden is not None:
         weights = weights.masked_fill(hidden, 0.0)  # also rows that see nothing, which softmax makes NaN
-    return Maps(scores, weights, hidden, sinks, computed=True)
+    return Maps(scores, weights, hidden, sinks)
 
 
 def output_error(ours: Tensor, theirs: Tensor, hidden: Tensor | None) -> float:

@@ -75,8 +75,9 @@ def mode_of(model: nn.Module, evaluate: bool) -> Iterator[None]:
     with _lock:
         held = _evaluating.setdefault(model, [0, [(m, m.training) for m in model.modules()]])
         held[0] += 1
-        with contextlib.suppress(NotImplementedError):  # exported programs are what they were exported as
-            model.eval()
+        if any(training for _, training in held[1]):
+            with contextlib.suppress(NotImplementedError):  # exported programs are what they were exported as
+                model.eval()
     try:
         yield
     finally:
@@ -85,7 +86,8 @@ def mode_of(model: nn.Module, evaluate: bool) -> Iterator[None]:
             if held[0] == 0:
                 del _evaluating[model]
                 for m, training in held[1]:
-                    m.training = training
+                    if m.training != training:
+                        m.training = training
 
 
 def run(

@@ -99,7 +99,7 @@ def parts_of(slot: Slot, maps: Maps) -> Iterator[Part]:
     hidden = None if maps.hidden is None else slot.take_rows(maps.hidden)
     for block in slot.blocks():
         part = None if hidden is None else block.of(hidden)
-        yield Part(block, Maps(block.of(scores), block.of(weights), part, maps.sinks, maps.computed))
+        yield Part(block, Maps(block.of(scores), block.of(weights), part, maps.sinks))
 
 
 def need(slot: Slot, sizes: tuple[int, int] | None) -> int:
