@@ -18,7 +18,6 @@ from transformers import BertConfig, BertModel
 
 from pyattnorg.capture import capture
 
-
 SIZES: tuple[tuple[str, int, dict[str, int]], ...] = (
     ("BERT-base", 128, {}),
     ("6 layers of BERT-base", 256, {"num_hidden_layers": 6}),
