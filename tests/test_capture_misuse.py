@@ -190,7 +190,7 @@ def test_the_same_model_captured_in_its_own_hook() -> None:
 
 @pytest.mark.parametrize(
     ("number", "said"),
-    [(errno.ENOSPC, r"disk of .* is full; layers that are whole stay"), (errno.EROFS, r"cannot be written")],
+    [(errno.ENOSPC, r"its disk is full; layers that are whole stay"), (errno.EROFS, r"cannot be written")],
 )
 def test_disks_that_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, said: str) -> None:
     pytest.importorskip("zarr")
@@ -209,6 +209,15 @@ def test_disks_that_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numb
     monkeypatch.undo()
     got = capture(model, ids, store=tmp_path / "s")  # room was made
     np.testing.assert_array_equal(got.weights.values, capture(model, ids).weights.values)
+
+
+def test_a_lock_that_a_killed_capture_left_goes_away(tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    model, ids = tiny("BertModel"), token_ids(1, 6)
+    capture(model, ids, store=tmp_path / "s")
+    (tmp_path / "s" / ".lock").touch()
+    capture(model, ids, store=tmp_path / "s")
+    assert not (tmp_path / "s" / ".lock").exists()
 
 
 # -- layers that lie together -----------------------------------------------------------------------------------------

@@ -670,6 +670,10 @@ def test_tensors_of_another_kind_are_refused_and_the_model_runs() -> None:
     with pytest.raises(CaptureError, match=r"recording failed .*torch\.func"):
         tape.capture()
     with pytest.raises(CaptureError, match=r"Written.*\(1, 4, 0, 0\), expected at least one query and key"):
+        with capturing(model) as tape:
+            model(X[:1, :0])
+        tape.capture()
+    with pytest.raises(CaptureError, match=r"inputs: .*\(1, 0, 32\).*expected at least one token"):
         capture(model, X[:1, :0])
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from pyattnorg.capture.estimate import check_pass
-from pyattnorg.capture.files import META
+from pyattnorg.capture.files import META, locked
 from pyattnorg.capture.identity import job_of
 from pyattnorg.capture.inputs import Call
 from pyattnorg.capture.keeping import Keeping
@@ -50,6 +50,9 @@ def captured_to(
         about = read_root(folder)
         if about["complete"]:
             refuse_other_job(folder, about["job"], job, finished=True)
+            if (folder / ".lock").exists():  # killed between its last byte and the end
+                with contextlib.suppress(OSError), locked(folder):
+                    pass
             capture = load_capture(folder)
             return replace(capture, output=run(None)[1]) if "output" in keeping else capture
     with _told(folder), Writer(folder, job, overwrite=overwrite) as writer:
@@ -78,7 +81,7 @@ def _told(folder: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise OSError(
                 error.errno,
-                f"store: the disk of {folder} is full; layers that are whole stay, so make room and call it again, or "
+                f"store: {error.strerror} for {folder}: its disk is full; layers that are whole stay, so make room and call it again, or "
                 "take less with layers=, heads=, dtype='float16' or keep=('weights',)",
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
