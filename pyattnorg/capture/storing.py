@@ -81,8 +81,8 @@ def _told(folder: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise OSError(
                 error.errno,
-                f"store: {error.strerror} for {folder}: its disk is full; layers that are whole stay, so make room and call it again, or "
-                "take less with layers=, heads=, dtype='float16' or keep=('weights',)",
+                f"store: {error.strerror} for {folder}: its disk is full; layers that are whole stay, so make room and "
+                "call it again, or take less with layers=, heads=, dtype='float16' or keep=('weights',)",
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise type(error)(
