@@ -55,13 +55,15 @@ if TYPE_CHECKING:
         estimate,
         from_arrays,
         load_capture,
+        load_each,
     )  # fmt: skip
     from pyattnorg.report import report
 
 # Read when first asked for: `import pyattnorg` stays quick. `capture` and `report` are packages that can be called.
 _PACKAGES = ("capture", "report")
 _LATER = dict.fromkeys(
-    ("Capture", "Estimate", "capture_each", "capturing", "estimate", "from_arrays", "load_capture"), "capture"
+    ("Capture", "Estimate", "capture_each", "capturing", "estimate", "from_arrays", "load_capture", "load_each"),
+    "capture",
 )
 
 __all__ = [
@@ -115,6 +117,7 @@ __all__ = [
     "layer_tree",
     "load",
     "load_capture",
+    "load_each",
     "lp_entropy",
     "mantel",
     "martingale_differences",

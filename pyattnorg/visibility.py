@@ -41,7 +41,7 @@ def fill_invisible(values: FloatArray, visible: BoolArray, how: str, axis: int =
 def visible_cells(x: FloatArray, visible: Array | None, masks: tuple[float, ...]) -> BoolArray | None:
     """Visible cells as told, or all that hold none of the numbers in `masks`; None where that is all of them."""
     if visible is None:
-        if not masks or not (x.min() <= max(masks) or np.isneginf(x).any()):
+        if not masks or (low := x.min()) > max(masks) or (low != low and not np.isin(x, masks).any()):
             return None
         seen = ~np.isin(x, np.array(masks, x.dtype))  # NaN stays visible, so that it is reported
         return None if seen.all() else seen

@@ -669,7 +669,11 @@ def test_tensors_of_another_kind_are_refused_and_the_model_runs() -> None:
     assert out.shape == (4, 1, 5, 32)
     with pytest.raises(CaptureError, match=r"recording failed .*torch\.func"):
         tape.capture()
+    with capturing(model) as tape:
+        model(X[:1, :0])
     with pytest.raises(CaptureError, match=r"Written.*\(1, 4, 0, 0\), expected at least one query and key"):
+        tape.capture()
+    with pytest.raises(CaptureError, match=r"inputs: .*\(1, 0, 32\).*expected at least one token"):
         capture(model, X[:1, :0])
 
 

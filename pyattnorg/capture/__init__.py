@@ -14,6 +14,7 @@ from pyattnorg.capture.estimate import Estimate, estimate
 from pyattnorg.capture.models import LoadedModel, load_model
 from pyattnorg.capture.record import Report
 from pyattnorg.capture.result import AttentionGroup, Capture
+from pyattnorg.capture.series import load_each
 from pyattnorg.capture.stored import load_capture
 from pyattnorg.doors import open_door
 
@@ -34,6 +35,7 @@ __all__ = [
     "estimate",
     "from_arrays",
     "load_capture",
+    "load_each",
     "load_model",
 ]
 

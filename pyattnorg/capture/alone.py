@@ -19,15 +19,17 @@ def compare_alone(net: Any, recorder: Recorder, call: Call, found: Capture, eval
     """Run a padded example alone, and say in the report of `found` whether its maps are the same."""
     from pyattnorg.capture import padding, running
 
-    keeping = recorder.keeping
+    keeping = recorder.intake.keeping
     if keeping.cut.text or keeping.dtype is not None or not keeping.maps:
         return  # parts, rounded maps, and those that are not there are nothing to compare
-    alone = padding.cropped(by_name(net, call.args, call.kwargs), recorder.passes[-1].inputs, recorder.example or 0)
+    alone = padding.cropped(
+        by_name(net, call.args, call.kwargs), recorder.passes[-1].inputs, recorder.intake.example or 0
+    )
     if alone is None:
         return
     kinds = {kind for group in found.groups.values() for kind in group.tensors}
     keeping = Keeping.of("weights" if "weights" in kinds else "scores")
-    other = running.recorder(net, recorder.selection, keeping, None, recorder.max_bytes)
+    other = running.recorder(net, recorder.intake.selection, keeping, None, recorder.intake.max_bytes)
     try:
         _, [other] = running.run(net, [other], Call(kwargs=alone), evaluate=evaluate)
         padding.judge(found, Tape(other, Patches(), None, None).capture())

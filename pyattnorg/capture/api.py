@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyattnorg.capture.cut import AxisChoice, Cut
 from pyattnorg.capture.errors import CaptureError
 from pyattnorg.capture.estimate import check_pass, raise_problem
+from pyattnorg.capture.files import store_path
 from pyattnorg.capture.inputs import Call, prepare, special_ids
 from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.models import LoadedModel, need, opened
@@ -18,7 +18,7 @@ from pyattnorg.capture.passes import Pass
 from pyattnorg.capture.result import Capture, build
 from pyattnorg.capture.select import HeadChoice, LayerChoice, Selection
 from pyattnorg.capture.steps import assembled
-from pyattnorg.capture.tokens import Naming, Patches
+from pyattnorg.capture.tokens import Naming, Patches, given_names
 
 if TYPE_CHECKING:
     from pyattnorg.capture.recorder import Recorder
@@ -126,8 +126,8 @@ def capture(
     call = prepare(
         net, inputs, loaded=loaded, tokenizer=tokenizer, processor=processor, example=example, max_length=max_length
     )
-    named = call.tokens if tokens is None else tuple(tokens)
-    folder = None if store is None else Path(store)
+    named = call.tokens if tokens is None else given_names(tokens)
+    folder = None if store is None else store_path(store)
     check_before(net, call, selection, keeping, evaluate=evaluate, max_bytes=max_bytes, store=folder)
 
     def run(writer: Writer | None) -> tuple[Tape, Any]:
@@ -204,7 +204,7 @@ def capturing(
     recorder = running.recorder(net, selection, keeping, example, max_bytes)
     if windows:
         recorder.follow_positions()
-    tape = Tape(recorder, Patches.of(net), None if tokens is None else tuple(tokens), tokenizer)
+    tape = Tape(recorder, Patches.of(net), given_names(tokens), tokenizer)
     with running.mode_of(net, evaluate), recorder:
         yield tape
 
@@ -289,7 +289,7 @@ class Tape:
 
     def naming(self, one: Pass) -> Naming:
         """What names the tokens of a forward."""
-        example = self.recorder.example or 0
+        example = self.recorder.intake.example or 0
         return Naming(one.inputs, example, self._tokens, self._tokenizer, self._patches, self._special)
 
 

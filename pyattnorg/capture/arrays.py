@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.arrays import to_numpy
-from pyattnorg.capture.result import stack
+from pyattnorg.capture.stacking import stack
 from pyattnorg.head_table import Heads
 from pyattnorg.network import Kind, NetworkTensor
 

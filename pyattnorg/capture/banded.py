@@ -64,7 +64,7 @@ def see_band(recorder: Recorder, module: nn.Module, args: Sequence[Any], kwargs:
         layout = Layout(batch, heads, "batch, heads")
         tokens = recorder.passes[-1].inputs.ids.get("input_ids")
         real = n if tokens is None else min(n, tokens.shape[1])  # the model pads to whole windows
-        slot = recorder.open(band.scene, "banded", layout, real, real, None, band.started)
+        slot = recorder.intake.open(band.scene, "banded", layout, real, real, None, band.started)
         if slot is None:
             return
         if "qk" in slot.keeping:
@@ -78,7 +78,7 @@ def see_band(recorder: Recorder, module: nn.Module, args: Sequence[Any], kwargs:
         cut = Maps(maps.scores[:, :real, :real], maps.weights[:, :real, :real], hidden[:, :real, :real])
         dropout = float(getattr(module, "dropout", 0.0)) if module.training else 0.0
         parts = parts_of(slot, cut.take(slot.take))
-        recorder.keep(slot, parts, mask="band", dtype=band.dtype, raw=False, dropout=dropout)
+        recorder.intake.keep(slot, parts, mask="band", dtype=band.dtype, raw=False, dropout=dropout)
 
 
 def _maps(band: Band, call: Mapping[str, Any], example: int, w: int) -> Maps:

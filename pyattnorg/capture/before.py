@@ -43,6 +43,7 @@ def check_before(
     CaptureError, CaptureTooLargeError
         The message says what there is, or how to take less.
     """
+    _check_values(call)
     _check_example(call)
     _check_layers(model, selection)
     budget = Budget(max_bytes)
@@ -75,6 +76,15 @@ def _told(found: Sequence[Seen]) -> str:
 def _existing(path: Path) -> Path:
     path = path.resolve()
     return next((p for p in (path, *path.parents) if p.exists()), Path("/"))
+
+
+def _check_values(call: Call) -> None:
+    for name, x in _tensors(call):
+        said = repr(name) if name else f"a tensor of shape {tuple(x.shape)}"
+        if x.is_meta:
+            raise CaptureError(f"inputs: {said} is on the meta device, which holds no values; pass real numbers")
+        if 0 in x.shape and (not name or name in _BATCHED):
+            raise CaptureError(f"inputs: {said} is empty (shape {tuple(x.shape)}), expected at least one token")
 
 
 def _check_example(call: Call) -> None:

@@ -50,7 +50,7 @@ def refuse_compiled(model: nn.Module) -> None:
             raise UnsupportedAttentionError(
                 f"{where} is TorchScript, whose inside cannot be seen; pass the eager model"
             )
-        if hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None:
+        if "_orig_mod" in m._modules or getattr(m, "_compiled_call_impl", None) is not None:
             raise UnsupportedAttentionError(
                 f"{where} is compiled, and its inside cannot be seen; pass the uncompiled model"
             )

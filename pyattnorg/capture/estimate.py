@@ -168,9 +168,9 @@ def check_pass(recorder: Recorder, one: Pass | None, *, kept: bool) -> Pass:
             f"{lost.module}: its softmax of shape {lost.shape} is not attention as it can be captured here "
             f"({lost.reason}), and the capture would lack it; this kind is not supported in this version"
         )
-    lacking = recorder.selection.missing(one.seen)
+    lacking = recorder.intake.selection.missing(one.seen)
     if lacking or not kept:
-        what = f"layers: got {lacking}" if lacking else f"{recorder.selection.text} leaves no head"
+        what = f"layers: got {lacking}" if lacking else f"{recorder.intake.selection.text} leaves no head"
         raise CaptureError(f"{what}, the model has layers {min(one.seen)} to {max(one.seen)}; ask for those")
     return one
 

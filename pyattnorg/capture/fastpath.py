@@ -80,6 +80,14 @@ def without_recorders() -> Iterator[None]:
             _push_mode(mode)
 
 
+def modes() -> list[Any]:
+    """Torch function modes of this thread, the outermost first."""
+    found = _pop_all()
+    for mode in found:
+        _push_mode(mode)
+    return found
+
+
 def _pop_all() -> list[Any]:
     modes = []
     while _get_current_function_mode() is not None:
@@ -87,4 +95,4 @@ def _pop_all() -> list[Any]:
     return modes[::-1]
 
 
-__all__ = ["FAST", "away", "refuse_other_output", "run_again", "without_recorders"]
+__all__ = ["FAST", "away", "modes", "refuse_other_output", "run_again", "without_recorders"]

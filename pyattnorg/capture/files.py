@@ -191,7 +191,16 @@ def locked(folder: Path) -> Iterator[None]:
         file.close()
 
 
+def store_path(store: Any) -> Path:
+    """The folder that ``store=`` names."""
+    if not isinstance(store, (str, os.PathLike)):
+        raise TypeError(f"store: got {type(store).__name__}, expected the path of a folder")
+    if not os.fspath(store):
+        raise ValueError("store: got an empty path, expected that of a folder")
+    return Path(store)
+
+
 __all__ = [
     "CHUNK", "META", "StoredArray", "canonical", "create_array", "digest", "locked", "need_zarr", "read_json",
-    "sync_folder", "sync_tree", "write_group",
+    "store_path", "sync_folder", "sync_tree", "write_group",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ but for one on the root that reads keyword arguments.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from itertools import count
@@ -53,10 +54,12 @@ class Forwards:
         self._guard, self._on_end = guard, on_end
         self._modules = dict(model.named_modules())
         self._names = {id(m): name for name, m in self._modules.items()}
+        self._kinds = Counter(map(type, self._modules.values()))
         self.passes: list[Pass] = []
         self.places = Places(self._modules)
         self.batches = Batches()
         self.running: list[nn.Module] = []
+        self.paused = 0  # while another capture runs within this forward: what it sees is not this model's
         self._calls: list[int] = []  # a number for each running call
         self._numbers = count()
         self.on_return: Callable[[nn.Module, Any, Mapping[str, Any]], None] | None = None  # and of every return
@@ -116,10 +119,10 @@ class Forwards:
 
     def count_like(self, module: nn.Module) -> int:
         """Modules of the same class in the model."""
-        return sum(type(m) is type(module) for m in self._modules.values())
+        return self._kinds[type(module)]
 
     def _mine(self, module: nn.Module) -> bool:
-        if away() or threading.get_ident() != self._thread or id(module) not in self._names:
+        if self.paused or away() or threading.get_ident() != self._thread or id(module) not in self._names:
             return False
         # not while autograd runs: what checkpointing computes again there was recorded before
         return bool(torch._C._current_graph_task_id() == -1)

@@ -10,6 +10,7 @@ from typing import Any
 
 from pyattnorg.capture.models import LoadedModel, tokenizer_of
 from pyattnorg.capture.sound import is_sound, sound_arguments
+from pyattnorg.checks import whole
 
 UNKNOWN_AT_MOST = 0.5  # share of tokens that the tokenizer does not know
 
@@ -42,6 +43,9 @@ def prepare(
     loaded by name. Text is tokenised; of several texts only the one picked by `example`, so that no padding changes it.
     An image is prepared by the model's own processor.
     """
+    if max_length is not None:
+        max_length = whole(max_length, "max_length", at_least=1)
+    example = checked_example(example)
     if loaded is not None and loaded.takes_sound and is_sound(inputs):
         kwargs, names = sound_arguments(inputs, loaded)
         return Call(kwargs=kwargs, tokens=names)
@@ -64,10 +68,47 @@ def prepare(
     if isinstance(inputs, (tuple, list)):
         if not inputs:
             raise ValueError(f"inputs: got an empty {type(inputs).__name__}, expected the arguments of the model")
+        if _is_numbers(inputs):
+            return Call(args=(_with_batch(model, _table(inputs)),), example=example)
         return Call(args=tuple(inputs), example=example)
-    if inputs is None or isinstance(inputs, (bool, int, float)):
+    if inputs is None or isinstance(inputs, (bool, int, float, bytes, set)):
         raise TypeError(f"inputs: got {type(inputs).__name__}, expected text, a tensor, a tuple or a dict of arguments")
-    return Call(args=(_as_tensor(inputs),), example=example)
+    return Call(args=(_with_batch(model, _as_tensor(inputs)),), example=example)
+
+
+def checked_example(example: Any) -> int | None:
+    """`example` as an int, counted from either end."""
+    if example is None:
+        return None
+    if isinstance(example, (bool, str)) or not hasattr(example, "__index__"):
+        raise TypeError(f"example: got {example!r}, expected a whole number: which example of the batch")
+    return int(example)
+
+
+def _is_numbers(x: Any) -> bool:
+    """Whether these are numbers in lists, such as token ids that a tokenizer gave without ``return_tensors``."""
+    if isinstance(x, (list, tuple)):
+        return bool(x) and all(_is_numbers(y) for y in x)
+    return isinstance(x, (int, float)) and not isinstance(x, bool)
+
+
+def _table(x: Any) -> Any:
+    import torch
+
+    try:
+        return torch.tensor(x)
+    except ValueError:
+        raise ValueError(
+            "inputs: got lists of different lengths, expected one table; pad them and pass the attention_mask too, or "
+            "give them to capture_each() one by one"
+        ) from None
+
+
+def _with_batch(model: Any, x: Any) -> Any:
+    """Ids of one text get the axis of a batch where the model is known to want it."""
+    wants = getattr(model, "main_input_name", None) == "input_ids" and hasattr(model, "config")
+    flat = wants and getattr(x, "ndim", 0) == 1 and hasattr(x, "is_floating_point") and not x.is_floating_point()
+    return x[None] if flat else x
 
 
 def _as_tensor(x: Any) -> Any:
@@ -91,13 +132,19 @@ def _text(
     text = texts[example or 0]
     if tokenizer is None:
         tokenizer = loaded.tokenizer if loaded is not None else tokenizer_of(model)
-    if max_length is not None and max_length < 1:
-        raise ValueError(f"max_length: got {max_length}, expected at least 1 token")
+    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise ValueError(
+            "inputs: the text has half a surrogate pair, which is no character; decode it with the right codec"
+        )
     cut: dict[str, Any] = {} if max_length is None else {"truncation": True, "max_length": max_length}
     encoded = tokenizer(text, return_tensors="pt", **({"verbose": False} | cut))
     n = int(encoded["input_ids"].shape[1])
     if n == 0:
         raise ValueError("inputs: got a text without tokens, expected at least one")
+    if max_length is not None and n > max_length:
+        raise ValueError(
+            f"max_length: got {max_length}, the tokenizer gives {n} tokens at least, special ones included"
+        )
     _check_known(tokenizer, encoded["input_ids"][0].tolist())
     limit = _longest(model, tokenizer)
     if limit is not None and n > limit:

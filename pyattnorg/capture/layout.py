@@ -57,8 +57,10 @@ def head_count_of(module: nn.Module) -> int | None:
 
 
 def _count(module: nn.Module, names: Sequence[str]) -> int | None:
+    own, kind = vars(module), type(module)
     for name in names:
-        value = getattr(module, name, None)
+        # a module takes long to say that it lacks something, and most are asked for what they lack
+        value = own[name] if name in own else getattr(module, name, None) if hasattr(kind, name) else None
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
     return None

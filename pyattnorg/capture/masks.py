@@ -66,7 +66,12 @@ def either(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 
 def by_numbers(scores: Tensor, dtype: torch.dtype) -> Tensor:
     """Cells at -inf or the neighbourhood of the lowest number of the dtype that the scores were computed in."""
-    return scores <= torch.finfo(dtype).min / 2
+    return scores <= lowest(dtype)
+
+
+def lowest(dtype: torch.dtype) -> float:
+    """What is not above this is taken for -inf, or for the lowest number of the dtype."""
+    return float(torch.finfo(dtype).min) / 2
 
 
 def truly_hidden(hidden: Tensor, weights: Tensor) -> Tensor:
@@ -91,5 +96,6 @@ __all__ = [
     "hidden_by_bias",
     "hidden_by_fill",
     "hidden_by_where",
+    "lowest",
     "truly_hidden",
 ]

@@ -52,7 +52,7 @@ def attend(
 
     `bias` is added except where a cell is hidden, so that scores there are those from before masking.
     """
-    scores = torch.matmul(wide(q), wide(k).transpose(-2, -1)) * scale
+    scores = torch.matmul(wide(q), wide(k).transpose(-2, -1)).mul_(scale)
     if bias is not None:
         bias = wide(bias)
         scores = scores + (bias if hidden is None else bias.masked_fill(hidden, 0.0))

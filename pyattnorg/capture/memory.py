@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyattnorg.capture.errors import CaptureTooLargeError
+from pyattnorg.checks import whole
 from pyattnorg.memory import available_memory, size_text
 
 WAYS_OUT = (
@@ -21,7 +22,7 @@ class Budget:
     """
 
     def __init__(self, limit: int | None = None) -> None:
-        self.given = limit
+        self.given = limit = None if limit is None else whole(limit, "max_bytes", at_least=1)
         free = available_memory() if limit is None else None
         self.limit = limit if limit is not None else None if free is None else free * 9 // 10
         self.taken = 0

@@ -44,7 +44,7 @@ def see_mha(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mappi
         n_keys = key.shape[0] if p["static_k"] is None else p["static_k"].shape[1]
         layout = Layout(batch, heads, "batch, heads")
         width = (query.shape[-1] if p["embed_dim_to_check"] is None else p["embed_dim_to_check"]) // heads
-        slot = recorder.open(scene, "mha", layout, n_queries, n_keys, None, sizes=(width, 0))
+        slot = recorder.intake.open(scene, "mha", layout, n_queries, n_keys, None, sizes=(width, 0))
         if slot is None:
             return
         at = slot.example
@@ -71,7 +71,7 @@ def see_mha(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mappi
         qk = products(slot, slot.take_rows(wanted[0]), wanted[1], scale, rows[0], rows[1], sinks)
         parts = (part._replace(output_error=error) for part in parts_of(slot, maps.take(slot.take)))
         pads = _hidden_and_bias(padding)[0] if same_tokens and padding is not None else None
-        recorder.keep(
+        recorder.intake.keep(
             slot, parts, mask=kind, dtype=out[0].dtype, raw=True, dropout=dropout,
             padding=None if pads is None else to_numpy(pads, "key_padding_mask"), qk=qk,
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyattnorg.capture.arena import Arena
 from pyattnorg.capture.record import Record
 
 _IDS = ("input_ids", "decoder_input_ids")
@@ -65,11 +67,25 @@ class Inputs:
 
 def by_name(module: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a module's forward, by name."""
-    try:
-        names = list(inspect.signature(module.forward).parameters)
-    except (TypeError, ValueError):
-        names = []
+    names = _parameters(module.forward) if args else ()
     return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
+def _parameters(forward: Any) -> tuple[str, ...]:
+    """Names of a forward's parameters; those of a method are read once, since reading takes long."""
+    function = getattr(forward, "__func__", None)
+    found = None if function is None else _known.get(function)
+    if found is None:
+        try:
+            found = tuple(inspect.signature(forward).parameters)
+        except (TypeError, ValueError):
+            found = ()
+        if function is not None:
+            _known[function] = found
+    return found
+
+
+_known: weakref.WeakKeyDictionary[Any, tuple[str, ...]] = weakref.WeakKeyDictionary()
 
 
 @dataclass
@@ -82,6 +98,7 @@ class Pass:
     seen: set[int] = field(default_factory=set)  # layers, whether they were kept or not
     inputs: Inputs = field(default_factory=Inputs)
     complete: bool = False
+    arena: Arena = field(default_factory=Arena, repr=False)  # where its maps lie
     left_out: list[str] = field(default_factory=list)  # attention over channels, say
     calls: dict[object, tuple[int, int]] = field(default_factory=dict)  # of those that gave maps: layer, heads so far
 

@@ -6,43 +6,35 @@ says whose they are. Whatever goes wrong in here is kept and raised after the fo
 
 from __future__ import annotations
 
-import time
-import weakref
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from pyattnorg.capture.banded import Band, see_band
 from pyattnorg.capture.compiled import as_written
-from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError
+from pyattnorg.capture.errors import UnsupportedAttentionError
+from pyattnorg.capture.fastpath import modes
 from pyattnorg.capture.forwards import Forwards, Guard
 from pyattnorg.capture.handmade import see_handmade
+from pyattnorg.capture.intake import Intake
 from pyattnorg.capture.keeping import Keeping
-from pyattnorg.capture.layout import Batches, Layout, Scene, tensors_in
+from pyattnorg.capture.layout import Batches, Scene, tensors_in
 from pyattnorg.capture.maths import unseen
-from pyattnorg.capture.measure import make_record
-from pyattnorg.capture.memory import Budget
 from pyattnorg.capture.mha import see_mha
 from pyattnorg.capture.parameters import address, storages
 from pyattnorg.capture.passes import Note, Pass
 from pyattnorg.capture.positions import Positions
 from pyattnorg.capture.products import NAMES as PRODUCTS
 from pyattnorg.capture.products import factors, function_name
-from pyattnorg.capture.qk import QueriesKeys
 from pyattnorg.capture.reading import lie_of, watched
-from pyattnorg.capture.record import BoolArray
 from pyattnorg.capture.sdpa import see_sdpa
 from pyattnorg.capture.select import Selection
-from pyattnorg.capture.shelf import MemoryShelf, Shelf
-from pyattnorg.capture.slots import Part, Slot, need
 from pyattnorg.capture.softmax import see_product, see_softmax
-from pyattnorg.capture.trails import Lie, Trails
-from pyattnorg.capture.windows import locate
+from pyattnorg.capture.trails import Trails
 from pyattnorg.capture.writing import Writer
 
 _SOFTMAX = {"softmax", "special_softmax", "_softmax"}
@@ -55,6 +47,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
 
     is_recorder = True  # how `without_recorders` knows us
     shapes_only = False  # looks at shapes and at no numbers: see `survey`
+    intake_kind = Intake
 
     def __init__(
         self,
@@ -66,8 +59,6 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         writer: Writer | None = None,
     ) -> None:
         super().__init__()
-        self.selection, self.keeping, self.example, self.max_bytes = selection, keeping, example, max_bytes
-        self.writer = writer
         self.implementation = str(getattr(getattr(model, "config", None), "_attn_implementation", None) or "")
         self.trails = Trails()
         self.bands: dict[int, Band] = {}  # softmaxes of Longformer modules that are running
@@ -75,8 +66,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         self.may_restart = False  # whoever runs the model can run it again, if positions are wanted
         self.guard = Guard(self.trails.clear)
         self.forwards = Forwards(model, self.guard, self.trails.clear, shapes_only=self.shapes_only)
+        self.intake = self.intake_kind(self.forwards, selection, keeping, example, max_bytes, writer)
         self._cleanup = ExitStack()
-        self._last: tuple[object, weakref.ref[Tensor], weakref.ref[Tensor]] | None = None
 
     @property
     def passes(self) -> list[Pass]:
@@ -94,11 +85,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         return self.guard.problem
 
     def __enter__(self) -> Recorder:
-        self._budget = Budget(self.max_bytes)
+        self.intake.begin()
         with ExitStack() as stack:
             stack.callback(self.trails.clear)
             stack.enter_context(as_written())
             self.forwards.on_return = self._returned
+            stack.enter_context(_others_paused())
             self._parameters = storages(self.forwards.open(stack))
             super().__enter__()
             self._cleanup = stack.pop_all()
@@ -116,7 +108,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if not self.forwards.running or self.guard.problem is not None:
+        if not self.forwards.running or self.forwards.paused or self.guard.problem is not None:
             return func(*args, **kwargs)
         name = function_name(func)
         if self.positions is not None:
@@ -198,24 +190,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
     def _is_parameter(self, x: Tensor) -> bool:
         return isinstance(x, nn.Parameter) or address(x) in self._parameters
 
-    # -- what is kept -------------------------------------------------------------------------------------------------
-
-    def example_of(self, layout: Layout) -> int:
-        """The example to keep of a batch."""
-        if self.example is None:
-            if layout.batch > 1:
-                raise CaptureError(
-                    f"inputs: got a batch of {layout.batch} examples, expected one; "
-                    f"pick it with example=0 to {layout.batch - 1}"
-                )
-            return 0
-        if not -layout.batch <= self.example < layout.batch:
-            raise CaptureError(f"example: got {self.example}, the batch has {layout.batch} example(s), counted from 0")
-        return self.example % layout.batch
-
-    def budget_allows(self, layout: Layout, queries: int, keys: int) -> None:
-        """Raise if one layer's maps alone are too large to copy."""
-        self._budget.check(0, 0, (layout.rows, queries, keys), layout.rows * queries * keys * 8)
+    # -- what becomes of it -------------------------------------------------------------------------------------------
 
     def follow_positions(self) -> None:
         """Follow where tokens lie, from the next forward on."""
@@ -224,106 +199,17 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
 
     def again(self, model: nn.Module) -> Recorder:
         """A new recorder like this one, that follows where tokens lie."""
-        if self.writer is not None:
-            self.writer.restart()
-        new = Recorder(model, self.selection, self.keeping, self.example, self.max_bytes, self.writer)
+        into = self.intake
+        if into.writer is not None:
+            into.writer.restart()
+        new = Recorder(model, into.selection, into.keeping, into.example, into.max_bytes, into.writer)
         new.follow_positions()
         return new
 
     def clear(self) -> None:
         """Forget what was recorded."""
         self.passes.clear()
-        self._budget.taken = 0
-
-    def open(
-        self,
-        scene: Scene,
-        backend: str,
-        layout: Layout,
-        queries: int,
-        keys: int,
-        key_heads: int | None,
-        started: float | None = None,
-        sizes: tuple[int, int] | None = None,
-        lie: Lie = (None, None),
-    ) -> Slot | None:
-        """Number the layer and let it in; None if it was not asked for, or is on disk.
-
-        `sizes` are the width of queries and keys and the heads with a bias of their own, where these are known.
-        """
-        started = time.perf_counter() if started is None else started
-        current = self.passes[-1]
-        call, common = self.forwards.call_of(scene, queries)
-        layer, first = current.continues(call)
-        chunk = queries < keys and (layout.heads > 1 or scene.head_count() == 1)
-        if layer is None:  # a module that is called again for other tokens gives no further heads
-            layer, chunk = (again, True) if (again := current.continues(common)[0]) is not None else (None, chunk)
-        if layer is None:
-            layer = self.forwards.places.next_layer(scene.place, (queries, keys))
-        for key in (common, call):
-            current.note_call(key, layer, 0 if chunk else first + layout.heads)
-        first = 0 if chunk else first
-        current.seen.add(layer)
-        heads = self.selection.among(layer, first + layout.heads)
-        heads = heads[heads >= first] - first
-        if not len(heads):
-            return None
-        cut, shape = self.keeping.cut, (len(heads) * max(layout.windows, 1), queries, keys)
-        key_heads, example = scene.key_head_count(layout.heads, key_heads), self.example_of(layout)
-        tokens = None if layout.windowed is None else locate(layout.windowed, *lie, example)
-        slot = Slot(
-            scene, backend, layout, layer, example, heads, key_heads, started, cut.rows(queries), cut.columns(keys),
-            shape, self.keeping, tokens, common, first,
-        )  # fmt: skip
-        return slot if self.admit(slot, sizes) else None
-
-    def admit(self, slot: Slot, sizes: tuple[int, int] | None) -> bool:
-        """Whether the slot's maps are to be computed: they may be on disk already; raise if they cannot fit."""
-        if self.writer is not None:
-            record = self.writer.stored(len(self.passes[-1].records), slot)
-            if record is not None:
-                self.passes[-1].records.append(record)
-            return record is None
-        alike = self.forwards.count_like(slot.scene.module)
-        more = sum(self.selection.layer(n) for n in range(slot.layer + 1, max(alike, slot.layer + 1)))
-        self._budget.admit(slot.layer, more, slot.kept_shape, need(slot, sizes))
-        return True
-
-    def had(self, scene: Scene, queries: int, q: Tensor, k: Tensor) -> bool:
-        """Whether the same call has given this very map before, for other values (DiffLlama halves them)."""
-        call, _ = self.forwards.call_of(scene, queries)
-        before, self._last = self._last, (call, weakref.ref(q), weakref.ref(k))
-        return before is not None and call is not None and before[0] == call and before[1]() is q and before[2]() is k
-
-    def keep(
-        self,
-        slot: Slot,
-        parts: Iterable[Part],
-        *,
-        mask: str,
-        dtype: torch.dtype,
-        raw: bool,
-        precision: torch.dtype | None = None,
-        dropout: float = 0.0,
-        padding: BoolArray | None = None,
-        qk: QueriesKeys | None = None,
-        note: str = "",
-    ) -> None:
-        """Check a layer's maps, and keep them."""
-        records = self.passes[-1].records
-        shelf: Shelf
-        if self.writer is None:
-            shelf = MemoryShelf(slot.kept_shape, self.keeping.dtype)
-        else:
-            shelf = self.writer.shelf(len(records), slot, self.keeping)
-        record = make_record(
-            slot, parts, shelf, mask=mask, dtype=dtype, precision=precision or dtype, raw=raw, dropout=dropout,
-            padding=padding, qk=qk, note=note,
-        )  # fmt: skip
-        record.row["seconds"] = time.perf_counter() - slot.started
-        if self.writer is not None:
-            record = self.writer.write(len(records), record)
-        records.append(record)
+        self.intake.clear()
 
     def explain_nothing(self, one: Pass) -> str:
         """Why there is no attention, for an error."""
@@ -350,6 +236,19 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         if self.passes:
             self.passes[-1].add_note(note)
         return note
+
+
+@contextmanager
+def _others_paused() -> Iterator[None]:
+    """A capture within a forward that is being recorded, as by a hook of the user's, is nothing of that forward."""
+    around = [m.forwards for m in modes() if isinstance(m, Recorder) and m.forwards.running]
+    for forwards in around:
+        forwards.paused += 1
+    try:
+        yield
+    finally:
+        for forwards in around:
+            forwards.paused -= 1
 
 
 __all__ = ["Recorder"]

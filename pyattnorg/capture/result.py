@@ -15,6 +15,7 @@ from pyattnorg.capture.layered import LayerStack, dense, is_plain, maps_of
 from pyattnorg.capture.parts import joined
 from pyattnorg.capture.record import BoolArray, Record, Report, Tokens
 from pyattnorg.capture.scatter import on_grid
+from pyattnorg.capture.stacking import crop, stack, visible_of
 from pyattnorg.capture.tokens import Naming
 from pyattnorg.network import NetworkTensor
 
@@ -190,8 +191,8 @@ def _group(name: str, records: Sequence[Record], naming: Naming, model: str) -> 
             tensors[kind] = NetworkTensor(values, kind, None, heads, queries, keys, meta)
             continue
         if not tensors:
-            cells = [_crop(_columns(dense(r.visible), r.columns), keep_q, keep_k) for r in records]
-            visible = _visible(cells, [len(r.heads) for r in records])
+            cells = [crop(_columns(dense(r.visible), r.columns), keep_q, keep_k) for r in records]
+            visible = visible_of(cells, [len(r.heads) for r in records])
         for r in records:
             setattr(r, kind, None)  # from here on each array lives once
         values = stack(given, keep_q, keep_k)
@@ -239,50 +240,19 @@ def _nonfinite(records: Sequence[Record]) -> str:
     if not bad:
         return ""
     total, first = sum(r.row["nonfinite"] for r in bad), bad[0]
+    half = first.row["dtype"] in ("float16", "bfloat16")
+    way = (
+        "run it in float32 (model.float()), or with attn_implementation='sdpa', whose scores are recomputed in float32"
+        if half and first.row["backend"] == "softmax"
+        else "look for NaN in the inputs and weights of the model, or run it in float32 (model.float())"
+        if half
+        else "look for NaN or infinities in the inputs and weights of the model"
+    )
+    where = repr(first.place.module) if first.place.module else "the model itself"
     return (
-        f"{first.place.module!r}: {total} score(s) or weight(s) in {len(bad)} layer(s) are NaN or infinite as the "
-        f"model computed them in {first.row['dtype']}, expected finite numbers; run it in float32 (model.float()), or "
-        "with attn_implementation='sdpa', whose scores are recomputed in float32"
+        f"{where}: {total} score(s) or weight(s) in {len(bad)} layer(s) are NaN or infinite as the "
+        f"model computed them in {first.row['dtype']}, expected finite numbers; {way}"
     )
 
 
-def stack(arrays: list[Any], keep_q: BoolArray | None = None, keep_k: BoolArray | None = None) -> Any:
-    """Layers of (heads, queries, keys) as one (queries, keys, heads) view; the list is emptied, to hold memory once."""
-    cropped = _crop(arrays[0], keep_q, keep_k)
-    dtype = np.result_type(*{a.dtype for a in arrays})
-    out = np.empty((sum(len(a) for a in arrays), *cropped.shape[1:]), dtype)
-    at = 0
-    arrays.reverse()
-    while arrays:
-        layer = arrays.pop()
-        out[at : at + len(layer)] = _crop(layer, keep_q, keep_k)
-        at += len(layer)
-    out.flags.writeable = False  # ours alone, so that nobody needs a copy of it
-    return out.transpose(1, 2, 0)
-
-
-def _crop(x: Any, keep_q: BoolArray | None, keep_k: BoolArray | None) -> Any:
-    if x is None:
-        return None
-    x = x if keep_q is None else x[..., keep_q, :]
-    return x if keep_k is None else x[..., keep_k]
-
-
-def _visible(layers: Sequence[BoolArray | None], heads: Sequence[int]) -> BoolArray | None:
-    """One (queries, keys) for all heads where they agree, else (queries, keys, heads)."""
-    known = [v for v in layers if v is not None]
-    if not known or all(v.all() for v in known):
-        return None
-    first = known[0]
-    if len(known) == len(layers) and first.ndim == 2 and all(np.array_equal(v, first) for v in known):
-        return first
-    out = np.ones((sum(heads), *first.shape[-2:]), bool)
-    at = 0
-    for v, n in zip(layers, heads, strict=True):
-        if v is not None:
-            out[at : at + n] = v
-        at += n
-    return out.transpose(1, 2, 0)
-
-
-__all__ = ["AttentionGroup", "Capture", "build", "stack"]
+__all__ = ["AttentionGroup", "Capture", "build"]

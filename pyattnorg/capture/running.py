@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pyattnorg.capture.compiled import refuse_compiled
 from pyattnorg.capture.errors import CaptureError, PositionsWanted, UnsupportedAttentionError
+from pyattnorg.capture.explaining import explain
 from pyattnorg.capture.inputs import Call
 from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.layout import tensors_in
@@ -74,8 +75,9 @@ def mode_of(model: nn.Module, evaluate: bool) -> Iterator[None]:
     with _lock:
         held = _evaluating.setdefault(model, [0, [(m, m.training) for m in model.modules()]])
         held[0] += 1
-        with contextlib.suppress(NotImplementedError):  # exported programs are what they were exported as
-            model.eval()
+        if any(training for _, training in held[1]):
+            with contextlib.suppress(NotImplementedError):  # exported programs are what they were exported as
+                model.eval()
     try:
         yield
     finally:
@@ -84,7 +86,8 @@ def mode_of(model: nn.Module, evaluate: bool) -> Iterator[None]:
             if held[0] == 0:
                 del _evaluating[model]
                 for m, training in held[1]:
-                    m.training = training
+                    if m.training != training:
+                        m.training = training
 
 
 def run(
@@ -106,6 +109,7 @@ def run(
                 _set_random_state(start)
                 output = _forward(model, recorders, call)
         except Exception as error:
+            explain(error, model, call)
             if type(error).__module__.startswith("torch._dynamo"):
                 raise UnsupportedAttentionError(
                     "model: its forward compiles code (flex_attention, or torch.compile inside), which cannot be seen; "

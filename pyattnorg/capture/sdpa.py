@@ -46,10 +46,12 @@ def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapp
         layout, lie = read_map(recorder, scene, (*_lead(q, k), n_queries, n_keys), lie_of(recorder.positions, found))
         turned = q.stride(-1) > q.stride(-2)
         refuse_channels(scene, layout.heads, n_queries, n_keys, v.shape[-1], q.shape[-1], turned, lie[0])
-        if recorder.had(scene, n_queries, q, k):
+        if recorder.intake.had(scene, n_queries, q, k):
             return
         sizes = (int(q.shape[-1]), _bias_heads(mask, layout))
-        slot = recorder.open(scene, "sdpa", layout, n_queries, n_keys, _key_heads(k, layout), sizes=sizes, lie=lie)
+        slot = recorder.intake.open(
+            scene, "sdpa", layout, n_queries, n_keys, _key_heads(k, layout), sizes=sizes, lie=lie
+        )
         if slot is None:
             return
         precision = out.dtype if out.is_floating_point() else q.dtype
@@ -62,7 +64,7 @@ def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapp
         queries = slot.take_rows(picked[0])
         parts = attended(slot, queries, picked[1], picked[2], scale, hidden, bias, theirs)
         qk = products(slot, queries, picked[1], scale, hidden, bias)
-        recorder.keep(slot, parts, mask=kind, dtype=precision, raw=True, dropout=dropout, qk=qk)
+        recorder.intake.keep(slot, parts, mask=kind, dtype=precision, raw=True, dropout=dropout, qk=qk)
 
 
 def attended(

@@ -6,10 +6,13 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pyattnorg.capture.errors import CaptureError
 
 LayerChoice: TypeAlias = "int | str | slice | range | Iterable[int] | None"
 HeadChoice: TypeAlias = "int | str | Iterable[int | str] | Callable[[int, int], bool] | None"
@@ -97,8 +100,7 @@ def _heads(heads: HeadChoice) -> Callable[[int, int], bool] | None:
     if heads is None:
         return None
     if callable(heads):
-        keep = heads
-        return lambda layer, head: bool(keep(layer, head))
+        return partial(_asked, heads)
     if isinstance(heads, str):
         items: list[int | str] = [part for part in re.split(r"[,\s]+", heads) if part]
     elif isinstance(heads, (int, np.integer)) and not isinstance(heads, bool):
@@ -118,6 +120,16 @@ def _heads(heads: HeadChoice) -> Callable[[int, int], bool] | None:
     if not numbers and not globs:
         raise ValueError("heads: got none, expected at least one head; leave it out for all")
     return lambda layer, head: head in numbers or any(fnmatchcase(f"L{layer}H{head}", glob) for glob in globs)
+
+
+def _asked(keep: Callable[[int, int], bool], layer: int, head: int) -> bool:
+    try:
+        return bool(keep(layer, head))
+    except Exception as error:
+        raise CaptureError(
+            f"heads: the function raised {type(error).__name__} ({error}) for layer {layer}, head {head}; expected "
+            "one that takes (layer, head) and says whether to keep it"
+        ) from error
 
 
 __all__ = ["HeadChoice", "LayerChoice", "Selection"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
-import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pyattnorg.capture.maths import wide
@@ -25,25 +26,20 @@ class Shelf(Protocol):
 
 
 class MemoryShelf:
-    """Arrays in memory, of `dtype` (None: as they were computed)."""
+    """Arrays in memory, of `dtype` (None: as they were computed); `room` gives them by kind and dtype."""
 
     lazy = False
 
-    def __init__(self, shape: tuple[int, int, int], dtype: str | None) -> None:
-        self._shape, self._dtype = shape, dtype
+    def __init__(self, dtype: str | None, room: Callable[[str, str], NDArray[Any]]) -> None:
+        self._dtype, self._room = dtype, room
         self._arrays: dict[str, Any] = {}
 
     def put(self, kind: str, heads: slice, rows: slice, values: Tensor) -> None:
-        """Take a block; the only one, being everything, is kept as it is."""
-        x = wide(values.detach()).cpu()
-        if tuple(x.shape) == self._shape and self._dtype is None:
-            if not x.is_contiguous() or x.untyped_storage().nbytes() != x.numel() * x.element_size():
-                x = x.contiguous().clone()  # an array of its own, so that nothing bigger is kept alive by it
-            self._arrays[kind] = np.asarray(x.numpy())
-            return
+        """Copy a block to its place."""
+        x = wide(values.detach()).cpu().numpy()
         if kind not in self._arrays:
-            self._arrays[kind] = np.empty(self._shape, self._dtype or str(x.numpy().dtype))
-        self._arrays[kind][heads, rows] = x.numpy()
+            self._arrays[kind] = self._room(kind, self._dtype or str(x.dtype))
+        self._arrays[kind][heads, rows] = x
 
     def take(self) -> dict[str, Any]:
         """The arrays by kind."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from torch import Tensor
 from pyattnorg.capture.banded import hold_band, is_banded
 from pyattnorg.capture.errors import CaptureError, UnsupportedAttentionError
 from pyattnorg.capture.layout import Layout, Scene, refuse_channels
-from pyattnorg.capture.masks import by_numbers, either, has_values, truly_hidden
+from pyattnorg.capture.masks import by_numbers, either, has_values, lowest, truly_hidden
 from pyattnorg.capture.maths import Maps, unseen, wide
 from pyattnorg.capture.products import Factors
 from pyattnorg.capture.reading import read_map
@@ -39,6 +40,8 @@ class Candidate:
     trail: Trail
     axis_is_last: bool
     started: float
+    result: weakref.ref[Tensor]  # what softmax gave, and how often it had been changed in place by then
+    version: int | None
     layout: Layout | None = None
     lie: Lie = (None, None)
     example: int = 0
@@ -65,7 +68,7 @@ def see_softmax(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: M
         return
     note = recorder.note(scene, x.shape, "its result weighs no values")
     last = isinstance(axis, int) and axis % x.ndim == x.ndim - 1
-    candidate = Candidate(scene, note, x.dtype, out.dtype, trail, last, started)
+    candidate = Candidate(scene, note, x.dtype, out.dtype, trail, last, started, weakref.ref(out), _changes(out))
     try:
         with unseen(x.device):
             _copy(recorder, candidate, x, out)
@@ -81,8 +84,8 @@ def _copy(recorder: Recorder, candidate: Candidate, x: Tensor, out: Tensor) -> N
             f"{tuple(x.shape)}; expected (…, queries, keys) with softmax over the keys"
         )
     layout, candidate.lie = read_map(recorder, candidate.scene, x.shape, candidate.trail.lie)
-    example = recorder.example_of(layout)
-    recorder.budget_allows(layout, x.shape[-2], x.shape[-1])
+    example = recorder.intake.example_of(layout)
+    recorder.intake.budget_allows(layout, x.shape[-2], x.shape[-1])
     if recorder.shapes_only:
         candidate.layout, candidate.example, candidate.scores, candidate.weights = layout, example, x, out
         return
@@ -90,6 +93,11 @@ def _copy(recorder: Recorder, candidate: Candidate, x: Tensor, out: Tensor) -> N
     candidate.layout, candidate.example = layout, example
     candidate.scores = _own(layout.pick(x, example))
     candidate.weights = _own(layout.pick(out, example))
+
+
+def _changes(x: Tensor) -> int | None:
+    """How often a tensor was changed in place; None where torch does not count."""
+    return None if x.is_inference() else x._version
 
 
 def _own(x: Tensor) -> Tensor:
@@ -113,9 +121,15 @@ def see_product(recorder: Recorder, scene: Scene, factors: Factors, x: Tensor, t
     if candidate.refusal is not None:
         raise candidate.refusal
     with unseen(x.device):
-        applied = None if trail.dropout else x.transpose(-2, -1) if trail.flipped else x
+        result = candidate.result()
+        same = result is x and candidate.version is not None and _changes(x) == candidate.version  # as it was copied
+        applied = None if trail.dropout or same else x.transpose(-2, -1) if trail.flipped else x
         _record(recorder, candidate, int(x.shape[keys]), factors.width(x), trail.dropout, applied)
     return True
+
+
+def _coarser(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype == torch.float64 else dtype
 
 
 def _changed(candidate: Candidate, applied: Tensor | None) -> str:
@@ -153,7 +167,7 @@ def _record(
     scene = recorder.forwards.around(candidate.scene)
     trail, lie = candidate.trail, candidate.lie
     refuse_channels(scene, layout.heads, n_queries, columns, width, trail.depth, trail.channels_first, lie[0])
-    slot = recorder.open(
+    slot = recorder.intake.open(
         scene, "softmax", layout, n_queries, columns, candidate.trail.key_heads, candidate.started, lie=candidate.lie
     )
     if slot is None:
@@ -166,12 +180,13 @@ def _record(
         )
     hidden, kind = _hidden(candidate, layout, slot.example, scores, weights)
     maps = Maps(scores, weights, hidden, all_keys - columns).take(slot.take)
-    recorder.keep(
+    recorder.intake.keep(
         slot,
         parts_of(slot, maps),
         mask=kind,
         dtype=candidate.dtype,
-        precision=candidate.precision,
+        # softmax of float32 scores can be done in float64; here it is done in float32
+        precision=candidate.precision if scores.dtype == torch.float64 else _coarser(candidate.precision),
         raw=False,
         dropout=dropout,
         note=note,
@@ -187,9 +202,10 @@ def _hidden(
         seen = layout.pick(seen, example).cpu()
         if seen.shape[-1] not in (1, scores.shape[-1]) or seen.shape[-2] not in (1, scores.shape[-2]):
             seen = None  # the shape changed on the way in a manner that could not be followed
-    sentinels = by_numbers(scores, candidate.dtype)
-    if bool((sentinels if seen is None else sentinels & ~seen).any()):
-        seen, kinds = either(seen, sentinels), [*kinds, "sentinel"]
+    if not scores.numel() or not float(scores.min()) > lowest(candidate.dtype):  # NaN is not
+        sentinels = by_numbers(scores, candidate.dtype)
+        if bool((sentinels if seen is None else sentinels & ~seen).any()):
+            seen, kinds = either(seen, sentinels), [*kinds, "sentinel"]
     if seen is None:
         return None, "none"
     hidden = truly_hidden(seen, weights)

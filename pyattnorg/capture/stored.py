@@ -47,6 +47,8 @@ def load_capture(path: str | os.PathLike[str]) -> Capture:
         raise DamagedFileError(
             f"{folder} is a file, expected the folder of a capture; pyattnorg.load reads organisations"
         )
+    if (folder / "examples.json").is_file() and not (folder / META).exists():
+        raise DamagedFileError(f"{folder} holds captures of many examples; pyattnorg.load_each reads them")
     about = read_root(folder)
     if not about["complete"]:
         raise DamagedFileError(

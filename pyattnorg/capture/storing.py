@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import errno
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from pyattnorg.capture.estimate import check_pass
-from pyattnorg.capture.files import META
+from pyattnorg.capture.files import META, locked
 from pyattnorg.capture.identity import job_of
 from pyattnorg.capture.inputs import Call
 from pyattnorg.capture.keeping import Keeping
@@ -48,9 +50,12 @@ def captured_to(
         about = read_root(folder)
         if about["complete"]:
             refuse_other_job(folder, about["job"], job, finished=True)
+            if (folder / ".lock").exists():  # killed between its last byte and the end
+                with contextlib.suppress(OSError), locked(folder):
+                    pass
             capture = load_capture(folder)
             return replace(capture, output=run(None)[1]) if "output" in keeping else capture
-    with Writer(folder, job, overwrite=overwrite) as writer:
+    with _told(folder), Writer(folder, job, overwrite=overwrite) as writer:
         tape, output = run(writer)
         recorder = tape.recorder
         one = recorder.passes[-1] if recorder.passes else None
@@ -65,6 +70,25 @@ def captured_to(
     for row in capture.report:
         row["seconds"] = seconds.get(row["module"])
     return replace(capture, output=output)
+
+
+@contextlib.contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """The system's errors say what became of the store, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OSError(
+                error.errno,
+                f"store: {error.strerror} for {folder}: its disk is full; layers that are whole stay, so make room and "
+                "call it again, or take less with layers=, heads=, dtype='float16' or keep=('weights',)",
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise type(error)(
+                error.errno, f"store: {folder} cannot be written ({error.strerror}); choose a folder of your own"
+            ) from error
+        raise
 
 
 __all__ = ["captured_to"]

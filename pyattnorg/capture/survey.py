@@ -22,6 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pyattnorg.capture.errors import UnsupportedAttentionError
 from pyattnorg.capture.inputs import Call
+from pyattnorg.capture.intake import Intake
 from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.passes import Pass
 from pyattnorg.capture.recorder import Recorder
@@ -45,15 +46,12 @@ class Seen:
     flops: float  # of its own product of queries and keys, and with values, where its width is known
 
 
-class Survey(Recorder):
-    """A recorder that notes what would be kept, and keeps nothing."""
+class _Notes(Intake):
+    """Notes what would be kept, and keeps nothing."""
 
-    shapes_only = True
-
-    def __init__(self, model: nn.Module, selection: Selection, keeping: Keeping, example: int | None) -> None:
-        super().__init__(model, selection, keeping, example, None)
+    def begin(self) -> None:
+        """What is only noted needs no memory."""
         self.found: list[Seen] = []
-        self.flops: float | None = None
 
     def admit(self, slot: Slot, sizes: tuple[int, int] | None) -> bool:
         """Note a layer."""
@@ -70,6 +68,22 @@ class Survey(Recorder):
 
     def budget_allows(self, layout: Any, queries: int, keys: int) -> None:
         """Nothing is copied."""
+
+
+class Survey(Recorder):
+    """A recorder that notes what would be kept, and keeps nothing."""
+
+    shapes_only = True
+    intake_kind = _Notes
+
+    def __init__(self, model: nn.Module, selection: Selection, keeping: Keeping, example: int | None) -> None:
+        super().__init__(model, selection, keeping, example, None)
+        self.flops: float | None = None
+
+    @property
+    def found(self) -> list[Seen]:
+        """The calls that would be kept."""
+        return self.intake.found if isinstance(self.intake, _Notes) else []
 
     @property
     def last(self) -> Pass | None:

@@ -69,6 +69,13 @@ class Patches:
         return first + [f"r{r}c{c}" for r in range(grid[0]) for c in range(grid[1])]
 
 
+def given_names(tokens: Any) -> tuple[str, ...] | None:
+    """The names of tokens that a caller gave."""
+    if isinstance(tokens, (str, bytes)):
+        raise TypeError(f"tokens: got the text {tokens!r}, expected a list with a name a token")
+    return None if tokens is None else tuple(str(t) for t in tokens)
+
+
 def _pair(size: Any) -> tuple[int, int] | None:
     if isinstance(size, (list, tuple)) and len(size) == 2 and all(isinstance(s, int) for s in size):
         return size[0], size[1]
