@@ -5,7 +5,8 @@
 //     until one folder is left:
 //         pairs    every two folders that are each other's cheapest partner (ties: the lowest index)
 //         merge    their means, in the row of the folder that comes first
-//         measure  the new rows, a block of them at a time, against all living ones
+//         measure  the new rows, a block of them at a time, against all living ones: by the maxima identity of term.hpp,
+//                  or by differences where rows are few or lie close
 //         look     for the nearest partners of what is new, and of those whose nearest was merged
 //
 // A folder goes by its first point. The cheapest pair of all is always mutual, so every pass makes progress. Distances
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "../kernels.hpp"
+#include "../math/term.hpp"
 #include "folder_loops.hpp"
 #include "parallel.hpp"
 
@@ -27,6 +29,7 @@ constexpr std::int64_t most_groups = 32;
 constexpr std::int64_t most_blocks = 8;
 constexpr std::int64_t sums_bytes = std::int64_t{32} << 20;
 constexpr std::int64_t few_rows = 4;  // so few new folders are quicker one by one
+constexpr std::int64_t sampled_rows = 16;
 
 std::size_t at(std::int64_t i) {
     return static_cast<std::size_t>(i);
@@ -40,8 +43,10 @@ public:
           n_(n),
           features_(features),
           stride_(stride),
+          panels_((features + packed_columns - 1) / packed_columns),
           distances_(at(n * n)),
           size_(at(n), 1),
+          row_(at(n)),
           state_(at(n), State::old),
           nearest_(at(n), -1),
           cost_(at(n), 0),
@@ -55,6 +60,7 @@ public:
         const Strided2<T> rows{x_, {n_, features_}, {stride_, 1}};
         pairwise(rows, static_cast<const T*>(nullptr), Term::l1, 0, distances, threads_, poll_);
         std::copy_n(distances, n_ * n_, distances_.begin());
+        centre();
         look(old_, old_);
         while (old_.size() > 1) {
             const std::vector<Pair> pairs = mutual();
@@ -76,7 +82,47 @@ private:
         std::int32_t first, second;
     };
 
+    // What the maxima identity and its check need to know of a row: sums of x, of |x|, and of squares of panels' |x|.
+    struct RowSums {
+        double sum = 0, norm = 0, square = 0;
+
+        void add(double of_panel, double norm_of_panel) {
+            sum += of_panel;
+            norm += norm_of_panel;
+            square += norm_of_panel * norm_of_panel;
+        }
+    };
+    struct PanelSums {
+        double sum, norm;
+    };
+
     T* row(std::int32_t i) const { return x_ + i * stride_; }
+
+    // Takes a constant from every column, the mean of some rows: it changes no distance, and maxima cancel less.
+    void centre() {
+        std::vector<PanelSums> sums(at(n_ * panels_));
+        const std::int64_t sampled = std::min(n_, sampled_rows);
+        const auto move = [&](std::int64_t panel) {
+            const FolderLoops<T>& loop = folder_loops<T>();
+            const std::int64_t f0 = panel * packed_columns, w = std::min(packed_columns, features_ - f0);
+            T mean[packed_columns] = {};
+            for (std::int64_t s = 0; s < sampled; ++s)
+                loop.mean(mean, row(static_cast<std::int32_t>(s * n_ / sampled)) + f0, T(1),
+                          T(1) / static_cast<T>(sampled), w, mean);
+            for (std::int64_t i = 0; i < n_; ++i) {
+                T* const x = row(static_cast<std::int32_t>(i)) + f0;
+                loop.mean(x, mean, T(1), T(-1), w, x);
+                PanelSums& to = sums[at(i * panels_ + panel)];
+                loop.sum(x, w, &to.sum, &to.norm);
+            }
+        };
+        parallel_for(panels_, threads_, move, poll_);
+        for (std::int64_t i = 0; i < n_; ++i)
+            for (std::int64_t panel = 0; panel < panels_; ++panel) {
+                const PanelSums& of = sums[at(i * panels_ + panel)];
+                row_[at(i)].add(of.sum, of.norm);
+            }
+    }
 
     void consider(std::int32_t i, std::int32_t j) {
         const double s = size_[at(i)], M = size_[at(j)];
@@ -105,17 +151,23 @@ private:
     }
 
     void merge(const std::vector<Pair>& pairs) {
-        const std::int64_t stretches = (features_ + panel_features - 1) / panel_features;
+        std::vector<PanelSums> sums(pairs.size() * at(panels_));
         const auto mean = [&](std::int64_t task) {
-            const Pair& pair = pairs[at(task / stretches)];
-            const std::int64_t f0 = task % stretches * panel_features, w = std::min(panel_features, features_ - f0);
+            const FolderLoops<T>& loop = folder_loops<T>();
+            const Pair& pair = pairs[at(task / panels_)];
+            const std::int64_t f0 = task % panels_ * packed_columns, w = std::min(packed_columns, features_ - f0);
             const double s = size_[at(pair.first)], M = size_[at(pair.second)];
-            folder_loops<T>().mean(row(pair.first) + f0, row(pair.second) + f0, static_cast<T>(s / (s + M)),
-                                   static_cast<T>(M / (s + M)), w, row(pair.first) + f0);
+            loop.mean(row(pair.first) + f0, row(pair.second) + f0, static_cast<T>(s / (s + M)),
+                      static_cast<T>(M / (s + M)), w, row(pair.first) + f0);
+            loop.sum(row(pair.first) + f0, w, &sums[at(task)].sum, &sums[at(task)].norm);
         };
-        parallel_for(static_cast<std::int64_t>(pairs.size()) * stretches, threads_, mean, poll_);
+        parallel_for(static_cast<std::int64_t>(sums.size()), threads_, mean, poll_);
         fresh_.clear();
+        std::size_t panel = 0;
         for (const Pair& pair : pairs) {
+            row_[at(pair.first)] = {};
+            for (const std::size_t end = panel + at(panels_); panel < end; ++panel)
+                row_[at(pair.first)].add(sums[panel].sum, sums[panel].norm);
             size_[at(pair.first)] += size_[at(pair.second)];
             state_[at(pair.first)] = State::fresh;
             state_[at(pair.second)] = State::gone;
@@ -131,9 +183,8 @@ private:
         const auto old = static_cast<std::int64_t>(old_.size()), fresh = static_cast<std::int64_t>(fresh_.size());
         const auto all = static_cast<std::int64_t>(others.size());
         const std::int64_t width = (all + packed_rows - 1) / packed_rows * packed_rows;
-        const std::int64_t panels = (features_ + packed_columns - 1) / packed_columns;
         const std::int64_t block_bytes = width * lanes<T> * static_cast<std::int64_t>(sizeof(double));
-        const std::int64_t groups = std::min(panels, std::clamp(sums_bytes / block_bytes, least_groups, most_groups));
+        const std::int64_t groups = std::min(panels_, std::clamp(sums_bytes / block_bytes, least_groups, most_groups));
         const std::int64_t fits = sums_bytes / (block_bytes * std::max(groups, std::int64_t{1}));
         const std::int64_t blocks = std::clamp(fits, std::int64_t{1}, most_blocks);
         for (std::int64_t first = 0; first < fresh; first += blocks * lanes<T>) {
@@ -142,20 +193,21 @@ private:
             sums_.assign(at(groups * n_blocks * width * lanes<T>), 0.0);
             const auto sum = [&](std::int64_t group) {
                 std::vector<T> room(at(n_blocks * packed_columns * lanes<T> + packed_rows * packed_stride<T>));
-                for (std::int64_t panel = group * panels / groups; panel < (group + 1) * panels / groups; ++panel)
+                for (std::int64_t panel = group * panels_ / groups; panel < (group + 1) * panels_ / groups; ++panel)
                     add(panel * packed_columns, first, last, others, old, width, room.data(),
                         sums_.data() + group * n_blocks * width * lanes<T>);
             };
             parallel_for(groups, threads_, sum, poll_);
             const auto keep = [&](std::int64_t other) {
-                const std::int64_t j = others[at(other)];
+                const std::int32_t j = others[at(other)];
                 for (std::int64_t p = first; p < last; ++p) {
                     if (other >= old + p) continue;
                     const std::int64_t b = (p - first) / lanes<T>, lane = (p - first) % lanes<T>;
                     double total = 0;
                     for (std::int64_t group = 0; group < groups; ++group)
                         total += sums_[at(((group * n_blocks + b) * width + other) * lanes<T> + lane)];
-                    const std::int64_t i = fresh_[at(p)];
+                    const std::int32_t i = fresh_[at(p)];
+                    if (last - first > few_rows) total = from_maxima(total, i, j);
                     distances_[at(i * n_ + j)] = distances_[at(j * n_ + i)] = static_cast<T>(total);
                 }
             };
@@ -163,7 +215,15 @@ private:
         }
     }
 
-    // Adds the features from f0 on of fresh folders first..last against the others, each block up to itself.
+    // The distance of rows i and j from the sum of their maxima; from differences where that cancels.
+    double from_maxima(double sum_of_maxima, std::int32_t i, std::int32_t j) const {
+        const RowSums &a = row_[at(i)], &b = row_[at(j)];
+        const double distance = math::l1_from_maxima(sum_of_maxima, a.sum, b.sum);
+        if (math::sure<T>(distance, a.norm + b.norm, a.square + b.square)) return distance;
+        return folder_loops<T>().distance(row(i), row(j), features_);
+    }
+
+    // Adds the features from f0 on, differences of few folders and else maxima, of fresh folders first..last against the others, each block up to itself.
     void add(std::int64_t f0, std::int64_t first, std::int64_t last, const std::vector<std::int32_t>& others,
              std::int64_t old, std::int64_t width, T* room, double* sums) const {
         const FolderLoops<T>& loop = folder_loops<T>();
@@ -211,10 +271,11 @@ private:
     }
 
     T* x_;
-    std::int64_t n_, features_, stride_;
+    std::int64_t n_, features_, stride_, panels_;
     std::vector<T> distances_;               // [n][n], by first points
     std::vector<std::int32_t> old_, fresh_;  // living folders, ascending
     std::vector<double> size_;               // [n] by first point, as all below
+    std::vector<RowSums> row_;
     std::vector<State> state_;
     std::vector<std::int32_t> nearest_;
     std::vector<double> cost_;

@@ -32,7 +32,7 @@ template <class T>
 struct FolderLoops {
     int rows;  // that `against` takes at once
 
-    // sums[r][lane] += sum over columns c of |block[c][lane] - packed[r][c]|, r < rows of the table.
+    // sums[r][lane] += sum over columns c of max(block[c][lane], packed[r][c]), r < rows of the table.
     void (*against)(const T* block, const T* packed, std::int64_t columns, double* sums);
 
     // out[c] = share_a a[c] + share_b b[c]
@@ -44,6 +44,12 @@ struct FolderLoops {
     // Adds to `sums`.
     void (*around)(const T* a, const T* b, const T* y, const T* p, const AroundWeights<T>& weights,
                    std::int64_t columns, Around* sums);
+
+    // Sums of x and of |x|.
+    void (*sum)(const T* x, std::int64_t columns, double* sum, double* norm);
+
+    // sum[c] += x[c] - from[c], square[c] += (x[c] - from[c])^2
+    void (*deviations)(const T* x, const T* from, std::int64_t columns, double* sum, double* square);
 };
 
 // Those of the instruction set in use.

@@ -41,9 +41,9 @@ void against(const T* block, const T* packed, std::int64_t columns, double* sums
             for (int v = 0; v < V; ++v) a[v] = load(block + c * lanes<T> + v * width<T>);
 #pragma GCC unroll 16
             for (int r = 0; r < R; ++r) {
-                const Vector<T> b = broadcast(packed[r * packed_stride<T> + c]);
+                const T* b = packed + r * packed_stride<T> + c;
 #pragma GCC unroll 8
-                for (int v = 0; v < V; ++v) acc[r][v] = acc[r][v] + one * magnitude<T>(a[v] - b);
+                for (int v = 0; v < V; ++v) acc[r][v] = acc[r][v] + one * larger(a[v], b);
             }
         }
         for (int r = 0; r < R; ++r)
@@ -113,7 +113,47 @@ void around(const T* a, const T* b, const T* y, const T* p, const AroundWeights<
 }
 
 template <class T>
-constexpr FolderLoops<T> folder_table{rows_at_once<T>, against<T>, mean<T>, distance<T>, around<T>};
+void sum(const T* x, std::int64_t columns, double* sum, double* norm) {
+    constexpr int V = 4;
+    std::int64_t c = 0;
+    *sum = *norm = 0;
+    while (c + V * width<T> <= columns) {
+        Vector<T> acc[V] = {}, magnitudes[V] = {};
+        for (int s = 0; s < stretch && c + V * width<T> <= columns; ++s, c += V * width<T>)
+#pragma GCC unroll 4
+            for (int v = 0; v < V; ++v) {
+                const Vector<T> value = load(x + c + v * width<T>);
+                acc[v] += value;
+                magnitudes[v] += magnitude<T>(value);
+            }
+        *sum += sum_of<T>((acc[0] + acc[1]) + (acc[2] + acc[3]));
+        *norm += sum_of<T>((magnitudes[0] + magnitudes[1]) + (magnitudes[2] + magnitudes[3]));
+    }
+    for (; c < columns; ++c) {
+        *sum += static_cast<double>(x[c]);
+        *norm += static_cast<double>(apart(x[c], T(0)));
+    }
+}
+
+template <class T>
+void deviations(const T* x, const T* from, std::int64_t columns, double* sum, double* square) {
+    constexpr int W = width<double>;
+    std::int64_t c = 0;
+    for (; c + W <= columns; c += W) {
+        const Vector<double> d = widened(x + c) - widened(from + c);
+        store(sum + c, load(sum + c) + d);
+        store(square + c, load(square + c) + d * d);
+    }
+    for (; c < columns; ++c) {
+        const double d = static_cast<double>(x[c]) - static_cast<double>(from[c]);
+        sum[c] += d;
+        square[c] += d * d;
+    }
+}
+
+template <class T>
+constexpr FolderLoops<T> folder_table{rows_at_once<T>, against<T>, mean<T>,      distance<T>,
+                                      around<T>,       sum<T>,     deviations<T>};
 
 }  // namespace
 

@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "../kernels.hpp"
+#include "folder_loops.hpp"
 #include "parallel.hpp"
 
 namespace pyattnorg::cpu {
 namespace {
 
-constexpr std::int64_t columns_per_task = 256;
+constexpr std::int64_t columns_per_task = 1024;
 
 std::size_t at(std::int64_t i) {
     return static_cast<std::size_t>(i);
@@ -24,14 +25,8 @@ std::vector<T> weights(const T* x, std::int64_t n, std::int64_t features, double
         const std::int64_t f0 = task * columns_per_task, w = std::min(columns_per_task, features - f0);
         double sum[columns_per_task] = {}, square[columns_per_task] = {};
         const T* first = x + f0;  // what is far from 0 must not cancel
-        for (std::int64_t i = 1; i < n; ++i) {
-            const T* row = x + i * features + f0;
-            for (std::int64_t f = 0; f < w; ++f) {
-                const double d = static_cast<double>(row[f]) - static_cast<double>(first[f]);
-                sum[f] += d;
-                square[f] += d * d;
-            }
-        }
+        for (std::int64_t i = 1; i < n; ++i)
+            folder_loops<T>().deviations(x + i * features + f0, first, w, sum, square);
         const auto points = static_cast<double>(n);
         for (std::int64_t f = 0; f < w; ++f) {
             const double variance = std::max(0.0, square[f] - sum[f] * sum[f] / points) / std::max(1.0, points - 1);
@@ -51,9 +46,11 @@ std::int64_t shrink_features(T* x, std::int64_t n, std::int64_t features, double
     for (std::int64_t f = 0; f < features; ++f)
         if (weight[at(f)] > 0) kept.push_back(static_cast<std::int32_t>(f));
     if (kept.empty()) return features;
+    std::vector<T> factor;
+    for (const std::int32_t f : kept) factor.push_back(weight[at(f)]);
     const auto shrink = [&](std::int64_t i) {
         T* row = x + i * features;
-        for (std::size_t k = 0; k < kept.size(); ++k) row[k] = weight[at(kept[k])] * row[kept[k]];
+        for (std::size_t k = 0; k < kept.size(); ++k) row[k] = factor[k] * row[kept[k]];
     };
     parallel_for(n, threads, shrink, poll);
     return static_cast<std::int64_t>(kept.size());
