@@ -141,6 +141,8 @@ def median(memory: Memory, values: Any) -> Any:
         number(values), memory.address(values), n, (n - 1) // 2, memory.address(out), work, memory.place()
     )
     del room
+    if n % 2:
+        out[1:] = out[:1]
     return out
 
 
@@ -159,17 +161,28 @@ def cosines(memory: Memory, x: Any) -> Any:
 
 
 def _matrix_product(x: Any) -> Any:
-    """``x x'`` in full float32, symmetric to the last bit."""
+    """``x x'`` in full float32, symmetric to the last bit; widened some features at a time."""
     import torch
 
-    rows = x.to(torch.float64 if x.dtype == torch.float64 else torch.float32)
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    out = torch.zeros((len(x), len(x)), dtype=dtype, device=x.device)
+    step = max(1, 2**26 // max(len(x), 1))
+    for begin in range(0, x.shape[1], step):
+        some = x[:, begin : begin + step].to(dtype)
+        out += full_product(some, some)
+    return torch.triu(out) + torch.triu(out, 1).T
+
+
+def full_product(a: Any, b: Any) -> Any:
+    """``a b'`` by torch with all digits of float32: the 10 bits of TF32 are too few for cosines."""
+    import torch
+
     before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False  # 10 bits are too few for cosines
+    torch.backends.cuda.matmul.allow_tf32 = False
     try:
-        out = rows @ rows.T
+        return a @ b.T
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-    return torch.triu(out) + torch.triu(out, 1).T
 
 
 def gaussian(memory: Memory, squares: Any, widths: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Protocol
@@ -11,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.arrays import is_torch
+
+logger = logging.getLogger("pyattnorg")
 
 NUMBERS = ("float64", "float32", "float16", "bfloat16")  # formats that kernels read
 
@@ -162,13 +166,42 @@ def forced() -> str:
     return os.environ.get("PYATTNORG_BACKEND", "")
 
 
-def memory_of(x: Any) -> Memory | None:
-    """The device that kernels run on for `x`: its GPU, or where ``PYATTNORG_BACKEND`` says; None: the CPU's kernels."""
-    name = forced()
-    if name == "emulated":
-        return Emulated()
-    if name in ("cpu", "reference"):
+def memory_for(x: Any) -> Memory | None:
+    """The device that holds `x`; None: the CPU, or a backend is forced that has arrays come to it.
+
+    Raises
+    ------
+    ImportError
+        `x` lies on a GPU, and this build has no kernels for it.
+    """
+    if not on_gpu(x) or forced() in ("cpu", "reference"):
         return None
-    if on_gpu(x):
-        return Gpu(as_tensor(x).device)
-    return Gpu("cuda") if name == "cuda" else None
+    return Gpu(as_tensor(x).device)
+
+
+def forced_memory() -> Memory | None:
+    """The device that NumPy arrays are taken to, where ``PYATTNORG_BACKEND`` forces a backend that has one."""
+    name = forced()
+    return Emulated() if name == "emulated" else Gpu("cuda") if name == "cuda" else None
+
+
+def chosen_device(device: str | None) -> str | None:
+    """The device that is meant: "auto" becomes "cuda" or "cpu", aloud.
+
+    Raises
+    ------
+    ValueError
+        No device of that name.
+    ImportError
+        A GPU is asked for, and there is none or no kernels for it.
+    """
+    if device is None or device == "cpu":
+        return device
+    if device == "auto":
+        found = "cuda" if has_gpu() else "cpu"
+        logger.warning("device='auto': organising on %s", "the GPU (cuda)" if found == "cuda" else "the CPU, no GPU here")
+        return found
+    if not isinstance(device, str) or not re.fullmatch(r"cuda(:\d+)?", device):
+        raise ValueError(f"device: got {device!r}, expected 'cpu', 'cuda', 'cuda:1' or 'auto'")
+    cuda_kernels()
+    return device

@@ -43,11 +43,6 @@ def backend() -> str:
     return name
 
 
-def _device() -> devices.Memory | None:
-    """The device that NumPy arrays are taken to, where a backend that has one is forced."""
-    return devices.memory_of(None) if backend() in ("cuda", "emulated") else None
-
-
 def pairwise(x: Array, y: Array | None = None, *, term: Term = "l1", weights: Array | None = None) -> Any:
     """``out[i, j] = sum over features of w |x_i - y_j|`` (or of another term, unweighted).
 
@@ -89,7 +84,7 @@ def pairwise(x: Array, y: Array | None = None, *, term: Term = "l1", weights: Ar
         split = 0 if others is None else m
         stacked = points if others is None else np.concatenate([others, points])
         w = None if w is None else np.ascontiguousarray(w)
-        if memory := _device():
+        if memory := devices.forced_memory():
             there = device_kernels.pairwise(memory, memory.array(_whole_strides(stacked)), split, term, w)
             return ours.back(_checked(memory.host(there), points, others))
         _core.pairwise(_whole_strides(stacked), w, term, split, out, get_num_threads())
@@ -110,7 +105,7 @@ def tree_emd(
     # it), unless it has many more folders. Layout has no say, so that it changes no byte.
     if tree_b.n_folders > 4 * tree_a.n_folders and tree_a.n_leaves > 1:
         x, tree_a, tree_b, weights_a, weights_b = x.swapaxes(1, 2), tree_b, tree_a, weights_b, weights_a
-    if memory := _device():
+    if memory := devices.forced_memory():
         there = memory.array(_whole_strides(x))
         found = device_kernels.tree_emd(memory, there, (tree_a, tree_b), (weights_a, weights_b))
         return _checked(memory.host(found), x)
@@ -127,7 +122,7 @@ def folder_averages(x: Array, tree: PartitionTree, axis: int = 0) -> Any:
     values, axis = ours.values, _axis(ours.values, axis, tree)
     if backend() == "reference":
         return ours.back(reference.folder_averages(values, tree, axis))
-    if memory := _device():
+    if memory := devices.forced_memory():
         there = device_kernels.folder_averages(memory, memory.array(_whole_strides(values)), tree, axis)
         return ours.back(memory.host(there))
     folders = tree.folders()
@@ -162,7 +157,7 @@ def haar_into(
             source = source if tree is None else reference.haar(source, tree, axis, inverse)
         out[...] = source
         return _haar_checked(out, values)
-    if memory := _device():
+    if memory := devices.forced_memory():
         out[...] = memory.host(device_kernels.haar(memory, memory.array(_whole_strides(source)), trees, inverse))
         return _haar_checked(out, values)
     plans = [None if tree is None or tree.n_leaves == 1 else _haar_plan(tree) for tree in trees]
@@ -291,7 +286,7 @@ def norms(x: FloatArray) -> tuple[float, float]:
     """Sums of magnitudes and of squares of all entries, in float64."""
     if backend() == "reference":
         return reference.norms(x)
-    if memory := _device():
+    if memory := devices.forced_memory():
         magnitudes, squares = memory.host(device_kernels.norms(memory, memory.array(_whole_strides(x))))
         return float(magnitudes), float(squares)
     magnitudes, squares = _core.norms(np.ascontiguousarray(x), get_num_threads())
@@ -310,7 +305,7 @@ def median(values: FloatArray) -> float:
     """Median of all entries, the mean of the middle two where their number is even."""
     if backend() == "reference":
         return reference.median(values)
-    if memory := _device():
+    if memory := devices.forced_memory():
         lower, upper = memory.host(device_kernels.median(memory, memory.array(_whole_strides(values)))).tolist()
         return float(values.dtype.type(lower + (upper - lower) / 2)) if values.size % 2 == 0 else float(lower)
     return float(_core.median(np.ascontiguousarray(values)))
