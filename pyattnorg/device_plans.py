@@ -54,7 +54,12 @@ def _walk(tree: PartitionTree, weights: NDArray[np.float64], memory: Memory) -> 
     folders = tree.folders()
     scale = weights / folders.size
     steps = np.zeros(len(program.folder), WALK_STEP)
-    steps["leaf"], steps["slot"], steps["add"], steps["folder"] = program.leaf, program.slot, program.add, program.folder
+    steps["leaf"], steps["slot"], steps["add"], steps["folder"] = (
+        program.leaf,
+        program.slot,
+        program.add,
+        program.folder,
+    )
     steps["size"], steps["scale"] = folders.size[program.folder], scale[program.folder]
     steps["first"] = np.cumsum(program.leaf >= 0) - steps["size"]
     steps["emitted"] = np.cumsum(steps["scale"] != 0) - (steps["scale"] != 0)

@@ -78,7 +78,7 @@ class Gpu:
 
 
 class Emulated:
-    """This machine's memory, for kernels that were compiled to run on it."""
+    """The memory of this machine, for kernels that were compiled to run on it."""
 
     def __init__(self) -> None:
         self.kernels = emulated_kernels()
@@ -199,7 +199,9 @@ def chosen_device(device: str | None) -> str | None:
         return device
     if device == "auto":
         found = "cuda" if has_gpu() else "cpu"
-        logger.warning("device='auto': organising on %s", "the GPU (cuda)" if found == "cuda" else "the CPU, no GPU here")
+        logger.warning(
+            "device='auto': organising on %s", "the GPU (cuda)" if found == "cuda" else "the CPU, no GPU here"
+        )
         return found
     if not isinstance(device, str) or not re.fullmatch(r"cuda(:\d+)?", device):
         raise ValueError(f"device: got {device!r}, expected 'cpu', 'cuda', 'cuda:1' or 'auto'")

@@ -92,9 +92,9 @@ def tree_emd(
     """
     memory = devices.memory_for(x)
     ours = None if memory else given(x, "x", min_ndim=2, finite=False)
-    there = on_device.tensor(memory, x, "x", 2) if memory else None
+    values = on_device.tensor(memory, x, "x", 2) if memory else ours.values if ours else None
     trees = (trees,) if isinstance(trees, PartitionTree) else tuple(trees)
-    sizes = tuple(there.shape[1:] if ours is None else ours.values.shape[1:])
+    sizes = tuple(getattr(values, "shape", ())[1:])
     for tree in trees:
         if not isinstance(tree, PartitionTree):
             raise TypeError(f"trees: got {type(tree).__name__}, expected a PartitionTree for each axis after the first")
@@ -114,7 +114,7 @@ def tree_emd(
         )
     ]
     if ours is None:
-        return tree_distances(there, list(trees), used)
+        return tree_distances(values, list(trees), used)
     try:
         return ours.back(tree_distances(ours.values, list(trees), used))
     except ValueError:

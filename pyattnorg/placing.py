@@ -8,8 +8,9 @@ from pyattnorg import devices
 from pyattnorg.arrays import Array, mask_values
 from pyattnorg.visibility import filled_tensor
 
+
 def placed(x: Array, visible: Array | None, device: str | None) -> tuple[Any, Any]:
-    """The values that are kept, with a number in every cell, and those that are computed with, which may lie on a GPU."""
+    """Values that are kept, a number in every cell, and those that are computed with, which may lie on a GPU."""
     where = devices.chosen_device(device)
     there = devices.memory_for(x) if where != "cpu" else None
     if there is not None and visible is None and _all_seen(x):

@@ -1,4 +1,4 @@
-"""Arrays on a GPU: in and out without leaving it. Where there is no GPU, torch's CPU memory plays its part, emulated."""
+"""Arrays on a GPU: in and out without leaving it. Without one torch's CPU memory plays it, emulated."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,7 @@ def test_mean_distances_between_folders(there: Any) -> None:
     assert memory is not None
     got = memory.host(device_kernels.mean_distances(memory, there(x), order, start))
     apart = np.linalg.norm(x[:, None] - x[None], axis=2)
-    parts = [order[a:b] for a, b in zip(start, start[1:])]
+    parts = [order[a:b] for a, b in pairwise(start)]
     exact = np.array([[np.inf if i == j else apart[np.ix_(p, q)].mean() for j, q in enumerate(parts)]
                       for i, p in enumerate(parts)])  # fmt: skip
     assert got == pytest.approx(exact, rel=1e-12)
