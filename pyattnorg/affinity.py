@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg import kernels
+from pyattnorg import devices, kernels, on_device
 from pyattnorg.arrays import Array, FloatArray, given, to_numpy, way_back
 from pyattnorg.checks import number, whole
 
@@ -31,6 +31,8 @@ def cosine_affinity(x: Array, *, missing: float | None = None) -> Any:
     array, shape (n, n)
         In [0, 1], symmetric, ones on the diagonal; a point with no length is like itself only.
     """
+    if memory := devices.memory_for(x):
+        return on_device.cosine_affinity(memory, x, missing)
     back, known, mutual = way_back(x), None, False
     if missing is not None:
         x = to_numpy(x, "x")
@@ -111,6 +113,8 @@ def gaussian_affinity(x: Array, *, neighbors: int = 5, scale: float = 1.0) -> An
         In [0, 1], symmetric, ones on the diagonal.
     """
     neighbors, scale = whole(neighbors, "neighbors", at_least=1), number(scale, "scale", above=0)
+    if memory := devices.memory_for(x):
+        return on_device.gaussian_affinity(memory, x, neighbors, scale)
     ours = given(x, "x")
     n = len(ours.values)
     rows = ours.values.reshape(n, int(np.prod(ours.values.shape[1:], dtype=np.int64)))
@@ -148,6 +152,8 @@ def dual_affinity(distances: Array, *, scale: float = 1.0) -> Any:
         In [0, 1], ones on the diagonal (values below the smallest number become 0).
     """
     scale = number(scale, "scale", above=0)
+    if memory := devices.memory_for(distances):
+        return on_device.dual_affinity(memory, distances, scale)
     ours = given(distances, "distances", min_ndim=2)
     e = ours.values
     square_matrix(e, "distances")

@@ -24,7 +24,8 @@ class Given:
     back: Callable[[FloatArray], Any]
 
 
-def _is_torch(x: object) -> bool:
+def is_torch(x: object) -> bool:
+    """Whether `x` is a torch tensor; torch is not imported to find out."""
     return any(base.__module__.split(".")[0] == "torch" and base.__name__ == "Tensor" for base in type(x).__mro__)
 
 
@@ -53,7 +54,7 @@ def to_numpy(x: Array, name: str) -> NDArray[Any]:
     """
     if isinstance(x, np.ndarray):
         out = x
-    elif _is_torch(x):
+    elif is_torch(x):
         out = _torch_to_numpy(x, name)
     elif hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
         out = np.from_dlpack(x)
@@ -89,7 +90,7 @@ def given(x: Array, name: str, *, min_ndim: int = 1, finite: bool = True) -> Giv
 
 def way_back(x: Array) -> Callable[[FloatArray], Any]:
     """What turns a NumPy result into the kind of array that `x` is, on its device."""
-    if not _is_torch(x):
+    if not is_torch(x):
         return lambda out: out
 
     def back(out: FloatArray) -> Any:
@@ -106,7 +107,7 @@ BFLOAT16_LOWEST = -(2.0**128 - 2.0**120)
 
 def mask_values(x: Array) -> tuple[float, ...]:
     """Numbers that mark masked cells in an array of this dtype: -inf and the lowest numbers of model dtypes."""
-    if _is_torch(x):
+    if is_torch(x):
         import torch
 
         own = float(torch.finfo(x.dtype).min) if x.dtype.is_floating_point else -np.inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-from pyattnorg import kernels
+from pyattnorg import devices, kernels
 from pyattnorg._version import __version__
 from pyattnorg.threads import get_num_threads
 
@@ -21,7 +21,7 @@ def configuration() -> dict[str, str]:
         "backend": kernels.backend(),
         "instruction set": f"{kernels.instruction_set()} (of {', '.join(kernels.instruction_sets())})",
         "threads": str(get_num_threads()),
-        "cuda": "no",
+        "cuda": _cuda(),
     }
     for name in COMPANIONS:
         try:
@@ -29,6 +29,14 @@ def configuration() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "not installed"
     return found
+
+
+def _cuda() -> str:
+    """What kernels on a GPU would say."""
+    try:
+        return f"yes, {devices.cuda_kernels().device_count()} device(s)"
+    except ImportError as error:
+        return f"no: {error}"
 
 
 def show_config() -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg import kernels
+from pyattnorg import devices, kernels, on_device
 from pyattnorg.arrays import Array, FloatArray, given, require_finite
 from pyattnorg.checks import number
 from pyattnorg.folder_weights import checked_weights
@@ -35,6 +35,8 @@ def pairwise_l1(x: Array, y: Array | None = None, *, weights: Array | None = Non
         Of the kind and device of `x`; for `x` alone symmetric with an exact zero diagonal. float32 results are within
         1e-5 of the exact ones, points that lie close to each other included.
     """
+    if memory := devices.memory_for(x):
+        return on_device.pairwise_l1(memory, x, y, weights)
     ours = given(x, "x", finite=False)
     rows = _rows(ours.values)
     others = None if y is None else _rows(given(y, "y", finite=False).values)
@@ -88,9 +90,11 @@ def tree_emd(
     array, shape (n, n)
         Symmetric, zero diagonal, of the kind and device of `x`.
     """
-    ours = given(x, "x", min_ndim=2, finite=False)
+    memory = devices.memory_for(x)
+    ours = None if memory else given(x, "x", min_ndim=2, finite=False)
+    values = on_device.tensor(memory, x, "x", 2) if memory else ours.values if ours else None
     trees = (trees,) if isinstance(trees, PartitionTree) else tuple(trees)
-    sizes = ours.values.shape[1:]
+    sizes = tuple(getattr(values, "shape", ())[1:])
     for tree in trees:
         if not isinstance(tree, PartitionTree):
             raise TypeError(f"trees: got {type(tree).__name__}, expected a PartitionTree for each axis after the first")
@@ -109,6 +113,8 @@ def tree_emd(
             zip(trees, told, per_axis(alpha, len(trees), "alpha"), per_axis(beta, len(trees), "beta"))
         )
     ]
+    if ours is None:
+        return tree_distances(values, list(trees), used)
     try:
         return ours.back(tree_distances(ours.values, list(trees), used))
     except ValueError:
@@ -116,8 +122,10 @@ def tree_emd(
         raise
 
 
-def tree_distances(x: FloatArray, trees: list[PartitionTree], weights: list[NDArray[np.float64]]) -> FloatArray:
-    """`tree_emd` of NumPy values that are known to be finite, by trees and weights of their folders that fit."""
+def tree_distances(x: Array, trees: list[PartitionTree], weights: list[NDArray[np.float64]]) -> Any:
+    """`tree_emd` of values that are known to be finite, NumPy's or on a GPU, by trees and weights that fit."""
+    if memory := devices.memory_for(x):
+        return on_device.tree_distances(memory, x, trees, weights)
     if len(trees) == 1:
         root = PartitionTree.dyadic(1)
         return kernels.tree_emd(x[:, :, None], trees[0], root, weights[0], np.ones(1))

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg import kernels
+from pyattnorg import devices, kernels, on_device
 from pyattnorg.arrays import Array, FloatArray, given
 from pyattnorg.checks import one_of
 from pyattnorg.haar_layout import haar_layout
@@ -39,7 +39,7 @@ def haar(x: Array, trees: Trees, *, normalization: Normalization = "l2") -> Any:
     one_of(normalization, "normalization", ("l2", "l1"))
     found = for_axes(trees)
     if normalization == "l2":
-        return kernels.haar(x, found, inverse=False)
+        return _transform(x, found, inverse=False)
     ours = given(x, "x", min_ndim=0)
     return ours.back(_scaled(kernels.haar(ours.values, found, inverse=False), found, -1.0))
 
@@ -49,13 +49,19 @@ def ihaar(coefficients: Array, trees: Trees, *, normalization: Normalization = "
     one_of(normalization, "normalization", ("l2", "l1"))
     found = for_axes(trees)
     if normalization == "l2":
-        return kernels.haar(coefficients, found, inverse=True)
+        return _transform(coefficients, found, inverse=True)
     ours = given(coefficients, "coefficients", min_ndim=0)
     fits = len(found) == ours.values.ndim and all(
         t is None or t.n_leaves == n for t, n in zip(found, ours.values.shape)
     )
     scaled = _scaled(ours.values, found, 1.0) if fits else ours.values  # what does not fit is refused below, in words
     return ours.back(kernels.haar(scaled, found, inverse=True))
+
+
+def _transform(x: Array, trees: list[PartitionTree | None], *, inverse: bool) -> Any:
+    if memory := devices.memory_for(x):
+        return on_device.haar(memory, x, trees, inverse)
+    return kernels.haar(x, trees, inverse=inverse)
 
 
 def haar_basis(tree: PartitionTree, *, normalization: Normalization = "l2") -> NDArray[np.float64]:

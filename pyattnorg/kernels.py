@@ -1,19 +1,19 @@
 """The one way to the kernels: one function each, arrays in, arrays out.
 
 A function takes any real array (NumPy, torch, DLPack; any strides), computes in float32 or float64, allocates the
-result and calls the backend: the compiled extension, or plain NumPy. ``PYATTNORG_BACKEND=cpu|reference`` forces one.
+result and calls the backend: the compiled extension, or plain NumPy. Arrays on a GPU stay there and are computed there.
+``PYATTNORG_BACKEND=cpu|cuda|emulated|reference`` forces one, which must then be there.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg import _core, reference
+from pyattnorg import _core, device_kernels, devices, reference
 from pyattnorg.arrays import Array, FloatArray, given, require_finite
 from pyattnorg.folders import IntArray
 from pyattnorg.plans import HaarSteps, SumProgram, haar_steps, sum_program
@@ -21,7 +21,7 @@ from pyattnorg.threads import get_num_threads
 from pyattnorg.trees import PartitionTree
 
 Term: TypeAlias = Literal["l1", "squares", "masked", "products"]
-BACKENDS = ("cpu", "reference")
+BACKENDS = ("cpu", "cuda", "emulated", "reference")
 KRYLOV_VECTORS = int(_core.krylov_vectors)
 KRYLOV_LIMIT = 320  # vectors of a Krylov space, at most
 EXCHANGE_SWEEPS = 200  # sweeps of exchanges, at most; some ten are needed
@@ -33,9 +33,13 @@ class SumOverflowError(ValueError):
 
 def backend() -> str:
     """The backend in use."""
-    name = os.environ.get("PYATTNORG_BACKEND", "") or "cpu"
+    name = devices.forced() or "cpu"
     if name not in BACKENDS:
-        raise ImportError(f"PYATTNORG_BACKEND: got {name!r}, this build has {' and '.join(BACKENDS)}")
+        raise ImportError(f"PYATTNORG_BACKEND: got {name!r}, expected one of {', '.join(BACKENDS)}")
+    if name == "cuda":
+        devices.cuda_kernels()
+    if name == "emulated":
+        devices.emulated_kernels()
     return name
 
 
@@ -80,6 +84,9 @@ def pairwise(x: Array, y: Array | None = None, *, term: Term = "l1", weights: Ar
         split = 0 if others is None else m
         stacked = points if others is None else np.concatenate([others, points])
         w = None if w is None else np.ascontiguousarray(w)
+        if memory := devices.forced_memory():
+            there = device_kernels.pairwise(memory, memory.array(_whole_strides(stacked)), split, term, w)
+            return ours.back(_checked(memory.host(there), points, others))
         _core.pairwise(_whole_strides(stacked), w, term, split, out, get_num_threads())
     return ours.back(_checked(out, points, others))
 
@@ -98,6 +105,10 @@ def tree_emd(
     # it), unless it has many more folders. Layout has no say, so that it changes no byte.
     if tree_b.n_folders > 4 * tree_a.n_folders and tree_a.n_leaves > 1:
         x, tree_a, tree_b, weights_a, weights_b = x.swapaxes(1, 2), tree_b, tree_a, weights_b, weights_a
+    if memory := devices.forced_memory():
+        there = memory.array(_whole_strides(x))
+        found = device_kernels.tree_emd(memory, there, (tree_a, tree_b), (weights_a, weights_b))
+        return _checked(memory.host(found), x)
     out = np.empty((len(x), len(x)), x.dtype)
     if out.size:
         a, b = _program(tree_a, weights_a), _program(tree_b, weights_b)
@@ -111,6 +122,9 @@ def folder_averages(x: Array, tree: PartitionTree, axis: int = 0) -> Any:
     values, axis = ours.values, _axis(ours.values, axis, tree)
     if backend() == "reference":
         return ours.back(reference.folder_averages(values, tree, axis))
+    if memory := devices.forced_memory():
+        there = device_kernels.folder_averages(memory, memory.array(_whole_strides(values)), tree, axis)
+        return ours.back(memory.host(there))
     folders = tree.folders()
     leaf = np.where(folders.size == 1, tree.order[folders.start], -1).astype(np.int32)
     blocks = np.ascontiguousarray(values).reshape(_around(values.shape, axis))
@@ -142,6 +156,9 @@ def haar_into(
         for axis, tree in enumerate(trees):
             source = source if tree is None else reference.haar(source, tree, axis, inverse)
         out[...] = source
+        return _haar_checked(out, values)
+    if memory := devices.forced_memory():
+        out[...] = memory.host(device_kernels.haar(memory, memory.array(_whole_strides(source)), trees, inverse))
         return _haar_checked(out, values)
     plans = [None if tree is None or tree.n_leaves == 1 else _haar_plan(tree) for tree in trees]
     finite = _core.haar(source, plans, inverse, out, get_num_threads())
@@ -269,6 +286,9 @@ def norms(x: FloatArray) -> tuple[float, float]:
     """Sums of magnitudes and of squares of all entries, in float64."""
     if backend() == "reference":
         return reference.norms(x)
+    if memory := devices.forced_memory():
+        magnitudes, squares = memory.host(device_kernels.norms(memory, memory.array(_whole_strides(x))))
+        return float(magnitudes), float(squares)
     magnitudes, squares = _core.norms(np.ascontiguousarray(x), get_num_threads())
     return float(magnitudes), float(squares)
 
@@ -285,6 +305,9 @@ def median(values: FloatArray) -> float:
     """Median of all entries, the mean of the middle two where their number is even."""
     if backend() == "reference":
         return reference.median(values)
+    if memory := devices.forced_memory():
+        lower, upper = memory.host(device_kernels.median(memory, memory.array(_whole_strides(values)))).tolist()
+        return float(values.dtype.type(lower + (upper - lower) / 2)) if values.size % 2 == 0 else float(lower)
     return float(_core.median(np.ascontiguousarray(values)))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.arrays import Array, FloatArray, mask_values, require_finite, to_numpy
 from pyattnorg.checks import one_of
+from pyattnorg.devices import chosen_device
 from pyattnorg.dropping import positions_of, renormalized, said
 from pyattnorg.head_table import Heads
 from pyattnorg.lazy import HeadValues, SomeHeads, read_values, read_visible
@@ -59,6 +60,7 @@ class NetworkTensor:
     keys: tuple[str, ...] | None
     meta: dict[str, Any]
     _source: HeadValues | None = field(repr=False)
+    device: ClassVar[str | None] = None  # where `organize` computes; set by `cuda`
 
     def __init__(
         self,
@@ -280,6 +282,18 @@ class NetworkTensor:
             keys=None if self.keys is None else [self.keys[i] for i in columns],
             meta=meta,
         )
+
+    def cuda(self, device: str = "cuda") -> NetworkTensor:
+        """The same network, to be organised on a GPU; its values stay here until then.
+
+        Raises
+        ------
+        ImportError
+            There is no GPU that can be used, or this build has no kernels for it.
+        """
+        found = self._with()
+        object.__setattr__(found, "device", chosen_device(device))
+        return found
 
     # -- making it ready for numbers -------------------------------------------------------------------------------
 

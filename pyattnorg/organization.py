@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.arrays import Array, FloatArray
+from pyattnorg.devices import as_tensor, memory_for
 from pyattnorg.diffusion import DiffusionMap
 from pyattnorg.haar import haar
 from pyattnorg.network import Masked, NetworkTensor
@@ -39,7 +40,8 @@ def organize(
     Parameters
     ----------
     network : NetworkTensor or array, shape (queries, keys, heads)
-        An array is taken as scores with every cell visible, but for -inf and the dtype's lowest number.
+        An array is taken as scores with every cell visible, but for -inf and the dtype's lowest number. It is
+        organised on a GPU where it lies there, or after `NetworkTensor.cuda`, or by the option `device`.
     masked : {"mean", "floor", "raw"}
         What stands in invisible cells of scores; see `NetworkTensor.filled`.
     trees : sequence of PartitionTree or None, optional
@@ -59,6 +61,9 @@ def organize(
     if unknown:
         raise TypeError(f"{unknown[0]}: no option of Questionnaire; kind and visible are said to NetworkTensor")
     tensor = network if isinstance(network, NetworkTensor) else NetworkTensor(network)
+    where = tensor.device or (str(as_tensor(network).device) if memory_for(network) else None)
+    if where is not None:
+        options.setdefault("device", where)
     filled = tensor.filled(masked)
     questionnaire = Questionnaire(**options).fit(filled.values, trees=trees, affinities=affinities, progress=progress)
     return Organization(filled, questionnaire)

@@ -25,10 +25,10 @@ from pyattnorg.diffusion import DiffusionMap, diffusion_map
 from pyattnorg.distances import PerAxis
 from pyattnorg.folder_weights import FolderWeights
 from pyattnorg.haar import haar, ihaar
+from pyattnorg.placing import placed
 from pyattnorg.progress import Progress
 from pyattnorg.rounds import Iteration, Rounds
 from pyattnorg.trees import PartitionTree
-from pyattnorg.visibility import filled_tensor
 
 
 class Questionnaire:
@@ -81,6 +81,9 @@ class Questionnaire:
         when no tree changes at all.
     random_state : int, optional
         Seed of random cuts; needed where they are drawn.
+    device : str, optional
+        Where what is as large as the tensor is computed: "cpu", "cuda" or "cuda:1", "auto" (a GPU if there is one,
+        which is said); without it where the tensor lies. Trees and matrices of one axis are the CPU's in any case.
     verbose : bool
         Write a line about every stage to standard error.
 
@@ -125,6 +128,7 @@ class Questionnaire:
         missing: float | None = None,
         tol: float = 0.0,
         random_state: int | None = None,
+        device: str | None = None,
         verbose: bool = False,
     ) -> None:
         self.n_iter = n_iter
@@ -141,6 +145,7 @@ class Questionnaire:
         self.missing = missing
         self.tol = tol
         self.random_state = random_state
+        self.device = device
         self.verbose = verbose
 
     # -- scikit-learn habits ------------------------------------------------------------------------------------
@@ -193,14 +198,14 @@ class Questionnaire:
         progress : callable, optional
             Called as ``progress(stage, done, total)`` before every stage and once at the end.
         """
-        values = filled_tensor(x, visible)
+        values, computed = placed(x, visible, self.device)
         options = self._options(values.ndim)
         first = starting_trees(trees, values.shape)
         for axis, o in enumerate(options):
             if o.tree == "given" and first[axis] is None:
                 raise ValueError(f"trees: axis {axis} keeps a given tree (tree='given'), which is missing; pass it")
         rounds = Rounds(
-            values,
+            computed,
             options,
             paper=self.schedule == "paper",
             n_trees=self.n_trees,

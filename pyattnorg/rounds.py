@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.affinity import cosine_affinity, dual_affinity, gaussian_affinity
-from pyattnorg.arrays import FloatArray
+from pyattnorg.arrays import Array, FloatArray, require_finite, to_numpy
 from pyattnorg.axis_options import AxisOptions, Forest, grow
 from pyattnorg.distances import tree_distances
 from pyattnorg.entropy_trees import entropy_rounds
 from pyattnorg.folder_weights import weights_of
+from pyattnorg.haar import haar
 from pyattnorg.kernels import haar_into
 from pyattnorg.progress import Progress, Stages
 from pyattnorg.sparsity import l1_entropy
@@ -42,7 +43,7 @@ class Iteration(TypedDict):
 class Rounds:
     """What a questionnaire works with and what it has found so far; one entry an axis in every list."""
 
-    values: FloatArray
+    values: Array  # NumPy, or a tensor on a GPU: what is as large as the tensor is then computed there
     options: tuple[AxisOptions, ...]
     paper: bool
     n_trees: int
@@ -84,7 +85,7 @@ class Rounds:
             first[axis] = self._grow(axis, affinity)
         self.forests = list(first)
         used: list[tuple[Forest, ...] | None] = [None] * n_axes
-        coefficients = np.empty(self.values.shape, self.values.dtype)
+        coefficients = np.empty(self.values.shape, self.values.dtype) if isinstance(self.values, np.ndarray) else None
         for iteration in range(n_iter):
             previous = list(self.forests)
             for axis in self.order:
@@ -130,13 +131,22 @@ class Rounds:
         self.affinities = [None if e is None else dual_affinity(e) for e in self.distances]
 
     def _initial_affinity(self, axis: int) -> FloatArray:
-        points = np.ascontiguousarray(np.moveaxis(self.values, axis, 0)).reshape(self.values.shape[axis], -1)
-        found: FloatArray
+        points = self._points(axis)
+        points = np.ascontiguousarray(points) if isinstance(points, np.ndarray) else points
+        points = points.reshape(self.values.shape[axis], -1)
         if self.options[axis].initial == "gaussian":
             found = gaussian_affinity(points)
         else:
             found = cosine_affinity(points, missing=self.missing)
-        return found
+        affinity: FloatArray = to_numpy(found, "affinity")
+        require_finite(affinity, "affinity")
+        return affinity
+
+    def _points(self, axis: int) -> Array:
+        """The values with the points of an axis first; a view."""
+        if isinstance(self.values, np.ndarray):
+            return np.moveaxis(self.values, axis, 0)
+        return self.values.movedim(axis, 0)
 
     def _grow(self, axis: int, affinity: FloatArray) -> Forest:
         """The trees of an axis."""
@@ -147,13 +157,14 @@ class Rounds:
 
         The i-th trees of all axes make a set, so that the mean of several costs as many distances and not a power.
         """
-        points = np.moveaxis(self.values, axis, 0)
+        points = self._points(axis)
         axes = [other for other in range(self.values.ndim) if other != axis]
         sets = Counter(zip(*others))
         mean: FloatArray | None = None
         for trees, count in sets.items():
             weights = [self._folder_weights(tree, other) for tree, other in zip(trees, axes)]
-            found = tree_distances(points, list(trees), weights)
+            found: FloatArray = to_numpy(tree_distances(points, list(trees), weights), "distances")
+            require_finite(found, "distances")
             if len(sets) > 1:
                 found *= found.dtype.type(count / self.n_trees)
             mean = found if mean is None else mean + found
@@ -167,11 +178,14 @@ class Rounds:
             self._weights[key] = weights_of(o.weights, self.values, tree, axis, o.alpha, o.beta)
         return self._weights[key]
 
-    def _sparsest(self, coefficients: FloatArray) -> tuple[Trees, float]:
+    def _sparsest(self, coefficients: FloatArray | None) -> tuple[Trees, float]:
         """Of the sets of trees that of least normalised l1 entropy, the first of several, and its entropy."""
         forests = [forest for forest in self.forests if forest is not None]
         entropies = {
-            trees: l1_entropy(haar_into(coefficients, self.values, trees)) for trees in dict.fromkeys(zip(*forests))
+            trees: l1_entropy(
+                haar(self.values, trees) if coefficients is None else haar_into(coefficients, self.values, trees)
+            )
+            for trees in dict.fromkeys(zip(*forests))
         }
         best = min(entropies, key=lambda trees: entropies[trees])
         return best, entropies[best]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg import kernels
+from pyattnorg import devices, kernels, on_device
 from pyattnorg.arrays import Array, FloatArray, given
 from pyattnorg.checks import number
 from pyattnorg.haar import haar
@@ -37,11 +37,12 @@ def l1_entropy(c: Array, *, normalized: bool = True) -> float:
     float
         0 for a tensor of zeros.
     """
-    values = given(c, "c", min_ndim=0).values
+    values = c if devices.memory_for(c) else given(c, "c", min_ndim=0).values
     total, length, scale = _norms(values)
     if not normalized:
         return total * scale
-    return total / (length * values.size**0.5) if length else 0.0
+    size = float(np.prod(values.shape, dtype=np.int64))
+    return float(total / (length * size**0.5)) if length else 0.0
 
 
 def effective_number(c: Array) -> float:
@@ -49,7 +50,7 @@ def effective_number(c: Array) -> float:
 
     It does not change when every point of an axis is doubled, so it compares networks of different size.
     """
-    total, length, _ = _norms(given(c, "c", min_ndim=0).values)
+    total, length, _ = _norms(c if devices.memory_for(c) else given(c, "c", min_ndim=0).values)
     return (total / length) ** 2 if length else 0.0
 
 
@@ -161,8 +162,14 @@ def head_numbers(c: FloatArray) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _norms(c: FloatArray) -> tuple[float, float, float]:
+def _norms(c: Array) -> tuple[float, float, float]:
     """l1 and l2 norm in units of a scale, and the scale: 1, unless the numbers are so large or small that sums fail."""
+    if memory := devices.memory_for(c):
+        total, squares = on_device.norms(memory, c)
+        if not np.isfinite(total):
+            c = given(c, "c", min_ndim=0).values  # says where NaN is
+            return _norms(c)
+        return total, squares**0.5, 1.0
     total, squares = kernels.norms(c)
     if total and not (np.finfo(float).tiny < squares < np.inf):
         exponent = int(np.frexp(np.abs(c).max())[1])

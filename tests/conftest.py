@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
-from pyattnorg import _core
+from pyattnorg import _core, devices
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None, max_examples=60)
 settings.load_profile("repeatable")
@@ -20,9 +21,23 @@ def pytest_runtest_setup() -> None:
         torch.set_num_threads(1)
 
 
-@pytest.fixture(params=["cpu", "reference"])
+def _missing(backend: str) -> str:
+    """Why a backend cannot be tested here, or nothing. PYATTNORG_REQUIRE says which must be there."""
+    probe = {"emulated": devices.emulated_kernels, "cuda": devices.cuda_kernels}.get(backend)
+    if probe is None or backend in os.environ.get("PYATTNORG_REQUIRE", "").split(","):
+        return ""
+    try:
+        probe()
+    except ImportError as error:
+        return str(error)
+    return ""
+
+
+@pytest.fixture(params=["cpu", "reference", "emulated", "cuda"])
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Runs a test on every backend that this build has."""
+    if why := _missing(request.param):
+        pytest.skip(why)
     monkeypatch.setenv("PYATTNORG_BACKEND", request.param)
     return str(request.param)
 

@@ -26,7 +26,7 @@ MODULES = {
 
 # A module may import those of lower levels, and of its own where no circle comes of it.
 LEVELS = (
-    ("_core", "_version"),
+    ("_core", "_cuda", "_emulated", "_version"),
     (
         "arrays",
         "checks",
@@ -38,12 +38,16 @@ LEVELS = (
         "progress",
         "threads",
         "memory",
+        "devices",
     ),
     ("lazy",),
     ("trees", "network", "plans", "reference", "known_trees"),
-    ("kernels",),
+    ("device_plans",),
+    ("device_kernels",),
+    ("kernels", "on_device"),
     (
         "config",
+        "placing",
         "distances",
         "affinity",
         "diffusion",
@@ -61,9 +65,11 @@ LEVELS = (
     ("report", "scale", "cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
+COMPILED = {"pyattnorg._core", "pyattnorg._cuda", "pyattnorg._emulated"}
 CAPTURE_NEEDS = {
     "arrays",
     "checks",
+    "devices",
     "doors",
     "head_table",
     "visibility",
@@ -103,7 +109,7 @@ def _imports(path: Path, module: str, *, everywhere: bool) -> Iterator[str]:
             assert node.level == 0, f"{module}: relative import"
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                yield full if full in MODULES or full == "pyattnorg._core" else str(node.module)
+                yield full if full in MODULES or full in COMPILED else str(node.module)
         todo.extend(ast.iter_child_nodes(node))
 
 
@@ -156,9 +162,13 @@ def test_heavy_packages_are_imported_on_use(module: str) -> None:
     assert not outside & (ON_USE - {"torch"} if module.startswith("pyattnorg.capture.") else ON_USE)
 
 
-def test_only_the_kernels_module_imports_the_compiled_core() -> None:
-    users = {m for m, path in MODULES.items() if "pyattnorg._core" in _imports(path, m, everywhere=True)}
-    assert users == {"pyattnorg.kernels"}
+def test_only_one_module_each_imports_the_compiled_parts() -> None:
+    users = {
+        compiled: {m for m, path in MODULES.items() if compiled in _imports(path, m, everywhere=True)}
+        for compiled in COMPILED
+    }
+    assert users["pyattnorg._core"] == {"pyattnorg.kernels"}
+    assert users["pyattnorg._cuda"] == users["pyattnorg._emulated"] == {"pyattnorg.devices"}
 
 
 @pytest.mark.parametrize("module", ["pyattnorg", "pyattnorg.capture", "pyattnorg.cli", "pyattnorg.report"])

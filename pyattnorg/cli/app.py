@@ -126,7 +126,9 @@ def analyze(
         Schedule, typer.Option(help="Always the latest trees, or as the paper does.")
     ] = Schedule.refined,
     head: Annotated[str | None, typer.Option(help="Head that the report shows; the most involved without it.")] = None,
-    device: Annotated[str | None, typer.Option(help="Device to run the model on, such as 'cuda'.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Device to run the model and to organise on, such as 'cuda'.")
+    ] = None,
     dtype: Annotated[str | None, typer.Option(help="Number format of the model, such as 'bfloat16'.")] = None,
     revision: Annotated[str | None, typer.Option(help="Revision of a model on a hub.")] = None,
     threads: Threads = None,

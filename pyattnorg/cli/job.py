@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+import typer
+
 from pyattnorg.cli import sources
 from pyattnorg.cli.results import REPORT, Results
 from pyattnorg.cli.stages import Stages
@@ -54,7 +56,8 @@ def run(job: Job, *, quiet: bool = False, as_json: bool = False) -> None:
         with stages.stage("organise") as advance:
             from pyattnorg.organization import organize
 
-            found = organize(network, masked=job.masked, progress=advance, **job.options)
+            device = organising_device(job.loading.get("device"), quiet=quiet or as_json)
+            found = organize(network, masked=job.masked, progress=advance, device=device, **job.options)
         with stages.stage("write"):
             results.write(found, head=job.head, seconds=stages.seconds, layers=layers)
             facts = as_dict(found)
@@ -63,6 +66,19 @@ def run(job: Job, *, quiet: bool = False, as_json: bool = False) -> None:
         print_json(told)
     elif not quiet:
         print_table(told, job.out / REPORT)
+
+
+def organising_device(asked: str | None, *, quiet: bool) -> str:
+    """Where to organise: as asked, or on a GPU if there is one, which is then said."""
+    from pyattnorg import devices
+
+    if asked is not None and asked.partition(":")[0] == "cuda":
+        return str(devices.chosen_device(asked))
+    if asked is None and devices.has_gpu():
+        if not quiet:
+            typer.echo("organising on the GPU (cuda); --device cpu keeps to the processor", err=True)
+        return "cuda"
+    return "cpu"
 
 
 def load(job: Job) -> Any:

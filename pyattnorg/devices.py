@@ -1,0 +1,209 @@
+"""Where device kernels find their arrays: a GPU's memory through torch, or, emulated, this machine's own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyattnorg.arrays import is_torch
+
+logger = logging.getLogger("pyattnorg")
+
+NUMBERS = ("float64", "float32", "float16", "bfloat16")  # formats that kernels read
+
+
+class Memory(Protocol):
+    """A device: its kernels, and arrays on it."""
+
+    kernels: Any
+
+    def place(self) -> Any:
+        """The device and the caller's current stream, as kernels take them."""
+
+    def array(self, x: Any) -> Any:
+        """`x` on the device, in one of NUMBERS."""
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """New memory; `dtype` is NumPy's."""
+
+    def address(self, x: Any) -> int:
+        """Where an array begins."""
+
+    def host(self, x: Any) -> NDArray[Any]:
+        """An array as NumPy; waits for the stream."""
+
+
+class Gpu:
+    """A CUDA device. All memory is torch's, and work goes onto torch's current stream; nothing waits for it."""
+
+    def __init__(self, device: Any) -> None:
+        import torch
+
+        self.kernels = cuda_kernels()
+        self.device = torch.device(device)
+        if self.device.index is None:
+            self.device = torch.device("cuda", torch.cuda.current_device())
+
+    def place(self) -> Any:
+        import torch
+
+        return self.kernels.Place(self.device.index, torch.cuda.current_stream(self.device).cuda_stream)
+
+    def array(self, x: Any) -> Any:
+        import torch
+
+        tensor = x.detach() if is_torch(x) else torch.from_numpy(np.ascontiguousarray(x))
+        known = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+        if tensor.dtype not in known:
+            tensor = tensor.to(torch.float32 if tensor.dtype.is_floating_point else torch.float64)
+        return tensor.to(self.device)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        import torch
+
+        return torch.empty(shape, dtype=getattr(torch, np.dtype(dtype).name), device=self.device)
+
+    def address(self, x: Any) -> int:
+        return int(x.data_ptr())
+
+    def host(self, x: Any) -> NDArray[Any]:
+        return np.asarray(x.cpu().numpy())
+
+
+class Emulated:
+    """The memory of this machine, for kernels that were compiled to run on it."""
+
+    def __init__(self) -> None:
+        self.kernels = emulated_kernels()
+
+    def place(self) -> Any:
+        return self.kernels.Place(0, 0)
+
+    def array(self, x: Any) -> Any:
+        return x
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return np.empty(shape, dtype)
+
+    def address(self, x: Any) -> int:
+        return int(x.data_ptr() if is_torch(x) else x.ctypes.data)
+
+    def host(self, x: Any) -> NDArray[Any]:
+        return np.asarray(x)
+
+
+@cache
+def cuda_kernels() -> Any:
+    """The extension, where it was built and a GPU can be used; else an error that says what is missing."""
+    try:
+        from pyattnorg import _cuda  # type: ignore[attr-defined, unused-ignore]
+    except ImportError as error:
+        raise ImportError(
+            f"device: this build has no CUDA kernels ({error}); install with nvcc at hand, or with "
+            "-C cmake.define.PYATTNORG_CUDA=ON to be told what is missing"
+        ) from None
+    why = _no_gpu()
+    if why or not _cuda.device_count():
+        raise ImportError(f"device: no CUDA GPU can be used ({why or 'the driver shows none'}); use device='cpu'")
+    return _cuda
+
+
+def _no_gpu() -> str:
+    try:
+        import torch
+    except ImportError:
+        return "arrays on a GPU are torch's, which is not installed"
+    return "" if torch.cuda.is_available() else "torch.cuda.is_available() is False"
+
+
+@cache
+def emulated_kernels() -> Any:
+    """The kernels as g++ compiled them, for tests."""
+    try:
+        from pyattnorg import _emulated  # type: ignore[attr-defined, unused-ignore]
+    except ImportError as error:
+        raise ImportError(
+            f"PYATTNORG_BACKEND: 'emulated' is not built here ({error}); make emulated builds it from a checkout"
+        ) from None
+    return _emulated
+
+
+def has_gpu() -> bool:
+    """Whether CUDA kernels are built and a GPU is there for them."""
+    try:
+        cuda_kernels()
+    except ImportError:
+        return False
+    return True
+
+
+def on_gpu(x: Any) -> bool:
+    """Whether `x` is an array on a CUDA device: a torch tensor, or what shows itself by DLPack."""
+    if is_torch(x):
+        return bool(x.is_cuda)
+    device: Callable[[], tuple[int, int]] | None = getattr(x, "__dlpack_device__", None)
+    return device is not None and not isinstance(x, np.ndarray) and int(device()[0]) == 2  # kDLCUDA
+
+
+def as_tensor(x: Any) -> Any:
+    """An array on a CUDA device as a torch tensor of the same memory."""
+    if is_torch(x):
+        return x
+    import torch
+
+    return torch.from_dlpack(x)
+
+
+def forced() -> str:
+    """The backend that ``PYATTNORG_BACKEND`` asks for, or nothing."""
+    return os.environ.get("PYATTNORG_BACKEND", "")
+
+
+def memory_for(x: Any) -> Memory | None:
+    """The device that holds `x`; None: the CPU, or a backend is forced that has arrays come to it.
+
+    Raises
+    ------
+    ImportError
+        `x` lies on a GPU, and this build has no kernels for it.
+    """
+    if not on_gpu(x) or forced() in ("cpu", "reference"):
+        return None
+    return Gpu(as_tensor(x).device)
+
+
+def forced_memory() -> Memory | None:
+    """The device that NumPy arrays are taken to, where ``PYATTNORG_BACKEND`` forces a backend that has one."""
+    name = forced()
+    return Emulated() if name == "emulated" else Gpu("cuda") if name == "cuda" else None
+
+
+def chosen_device(device: str | None) -> str | None:
+    """The device that is meant: "auto" becomes "cuda" or "cpu", aloud.
+
+    Raises
+    ------
+    ValueError
+        No device of that name.
+    ImportError
+        A GPU is asked for, and there is none or no kernels for it.
+    """
+    if device is None or device == "cpu":
+        return device
+    if device == "auto":
+        found = "cuda" if has_gpu() else "cpu"
+        logger.warning(
+            "device='auto': organising on %s", "the GPU (cuda)" if found == "cuda" else "the CPU, no GPU here"
+        )
+        return found
+    if not isinstance(device, str) or not re.fullmatch(r"cuda(:\d+)?", device):
+        raise ValueError(f"device: got {device!r}, expected 'cpu', 'cuda', 'cuda:1' or 'auto'")
+    cuda_kernels()
+    return device

@@ -1,0 +1,293 @@
+// The CUDA kernels, emulated, against the CPU's: every kernel, number format and order of threads, over shapes that do
+// and do not fill a tile. For sanitizers, and for bench/mutants.py, whose seeded bugs it has to notice. Memory is
+// exactly as large as the contract says, so that AddressSanitizer sees what lies beyond. Exits with 1 if anything
+// differs.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "random_tree.hpp"
+
+namespace {
+
+using namespace pyattnorg;
+using test::RandomTree;
+
+int checks = 0, failures = 0;
+
+std::size_t at(std::int64_t i) {
+    return static_cast<std::size_t>(i);
+}
+
+template <class T>
+void close(const std::string& name, const std::vector<T>& got, const std::vector<double>& want, double tolerance) {
+    ++checks;
+    double worst = got.size() == want.size() ? 0 : INFINITY, largest = 0;
+    for (const double w : want) largest = std::max(largest, std::isfinite(w) ? std::fabs(w) : 0);
+    for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+        if (static_cast<double>(got[i]) == want[i]) continue;
+        const double error = std::fabs(static_cast<double>(got[i]) - want[i]) / (largest > 0 ? largest : 1);
+        worst = std::isnan(error) ? INFINITY : std::max(worst, error);  // NaN is an error like any other
+    }
+    if (worst <= tolerance) return;
+    ++failures;
+    std::printf("FAILED %s: error %g\n", name.c_str(), worst);
+}
+
+// Numbers that float16 and bfloat16 hold, so that all formats have the same results.
+template <class In>
+In narrow(double x) {
+    if constexpr (sizeof(In) >= sizeof(float)) {
+        return static_cast<In>(x);
+    } else {
+        const auto value = static_cast<float>(x);
+        std::uint32_t bits;
+        std::memcpy(&bits, &value, sizeof(bits));
+        if constexpr (std::is_same_v<In, math::bfloat16>) return {static_cast<std::uint16_t>(bits >> 16)};
+        if (bits << 1 == 0) return {static_cast<std::uint16_t>(bits >> 16)};
+        return {static_cast<std::uint16_t>((bits >> 16 & 0x8000u) | ((bits >> 23 & 255u) - 112) << 10 |
+                                           (bits >> 13 & 1023u))};
+    }
+}
+
+struct Numbers {
+    std::vector<double> wide;
+    explicit Numbers(std::int64_t n, unsigned seed) : wide(at(n)) {
+        std::mt19937 random(seed);
+        for (double& x : wide) x = static_cast<double>(random() % 255) / 64 - 2;  // 8 significant bits
+    }
+    template <class In>
+    std::vector<In> as() const {
+        std::vector<In> out;
+        for (const double x : wide) out.push_back(narrow<In>(x));
+        return out;
+    }
+};
+
+std::unique_ptr<char[]> work(std::int64_t bytes) {
+    std::unique_ptr<char[]> memory(new char[at(bytes)]);
+    std::memset(memory.get(), 0xff, at(bytes));
+    return memory;
+}
+
+template <class T>
+std::vector<T> unset(std::int64_t n) {
+    return std::vector<T>(at(n), std::numeric_limits<T>::quiet_NaN());
+}
+
+template <class T>
+constexpr double tolerance = sizeof(T) == sizeof(float) ? 1e-6 : 1e-13;
+
+template <class In>
+void pairwise(const std::string& type) {
+    using T = cuda::Real<In>;
+    for (const auto& [n, m] : {std::pair{1, 1}, {3, 0}, {17, 33}, {66, 150}, {130, 70}, {129, 5}}) {
+        const Numbers numbers(std::int64_t{n} * m, 1), ones(m, 2);
+        const std::vector<In> x = numbers.as<In>();
+        std::vector<T> weights;
+        for (const double w : ones.wide) weights.push_back(static_cast<T>(std::fabs(w)));
+        const std::vector<double> wide_weights(weights.begin(), weights.end());
+        const bool turned = n % 2 == 0;  // as the transpose of [m, n]
+        const std::int64_t rows = turned ? 1 : m, columns = turned ? n : 1;
+        for (const Term term : {Term::l1, Term::squares, Term::masked, Term::products})
+            for (const std::int64_t split : {std::int64_t{0}, std::int64_t{n / 3}})
+                for (const bool weighted : {false, true}) {
+                    if (weighted && term != Term::l1) continue;
+                    const std::int64_t size = split ? split * (n - split) : std::int64_t{n} * n;
+                    auto got = unset<T>(size);
+                    std::vector<double> want(at(size));
+                    const auto memory = work(cuda::pairwise_work(n, m, term, split, sizeof(T) == sizeof(double)));
+                    cuda::pairwise<In>({x.data(), {n, m}, {rows, columns}}, weighted ? weights.data() : nullptr, term,
+                                       split, got.data(), memory.get(), nullptr);
+                    cpu::pairwise<double>({numbers.wide.data(), {n, m}, {rows, columns}},
+                                          weighted ? wide_weights.data() : nullptr, term, split, want.data(), 1, {});
+                    close("pairwise " + type + " term " + std::to_string(static_cast<int>(term)) + " " +
+                              std::to_string(n) + "x" + std::to_string(m),
+                          got, want, tolerance<T>);
+                }
+    }
+}
+
+template <class In>
+void trees(const std::string& type) {
+    using T = cuda::Real<In>;
+    for (const auto& [n, a, b] : {std::array{1, 1, 1}, {5, 9, 4}, {70, 12, 33}, {9, 40, 1}, {6, 3, 150}}) {
+        const RandomTree ta(a, 3), tb(b, 4);
+        const std::string name = type + " " + std::to_string(n) + "x" + std::to_string(a) + "x" + std::to_string(b);
+        Numbers numbers(std::int64_t{n} * a * b, 5);
+        if (n > 4)  // two points that lie as close as can be, and two that are one
+            for (std::int64_t k = 0; k < std::int64_t{a} * b; ++k) {
+                numbers.wide[at(k + a * b)] = numbers.wide[at(k)];
+                numbers.wide[at(k + 3 * a * b)] = numbers.wide[at(k + 2 * a * b)];
+            }
+        if (n > 4) numbers.wide[0] += 1.0 / 64;
+        const std::vector<In> x = numbers.as<In>();
+        auto got = unset<T>(std::int64_t{n} * n);
+        std::vector<double> want(got.size());
+        const auto memory = work(cuda::tree_emd_work(n, ta.device(), tb.device(), sizeof(T) == sizeof(double)));
+        const std::int64_t s0 = std::int64_t{a} * b;
+        cuda::tree_emd<In>({x.data(), {n, a, b}, {s0, b, 1}}, ta.device(), tb.device(), got.data(), memory.get(),
+                           nullptr);
+        cpu::tree_emd<double>({numbers.wide.data(), {n, a, b}, {s0, b, 1}}, ta.program(), tb.program(), want.data(), 1,
+                              {});
+        close("tree_emd " + name, got, want, tolerance<T>);
+        if (n > 4) close("tree_emd of twins " + name, std::vector{got[1]}, {want[1]}, 1e-5);
+
+        auto averages = unset<T>(std::int64_t{n} * static_cast<std::int64_t>(ta.parent.size()) * b);
+        std::vector<double> exact(averages.size());
+        cuda::folder_averages<In>(x.data(), n, b, ta.device(), averages.data(), nullptr);
+        cpu::folder_averages<double>(numbers.wide.data(), n, a, b, ta.parent.data(), ta.size.data(), ta.leaf_of.data(),
+                                     static_cast<std::int64_t>(ta.parent.size()), exact.data(), 1, {});
+        close("folder_averages " + name, averages, exact, tolerance<T>);
+    }
+}
+
+template <class In>
+void haar(const std::string& type) {
+    using T = cuda::Real<In>;
+    for (const auto& [outer, n, inner] :
+         {std::array{1, 1, 1}, {40, 7, 1}, {3, 33, 5}, {2, 20, 70}, {1, 1500, 3}, {1, 26000, 1}}) {
+        if (n > 2000 && sizeof(T) < sizeof(double)) continue;  // only doubles do not fit into shared memory
+        const RandomTree tree(n, 6);
+        const Numbers numbers(std::int64_t{outer} * n * inner, 7);
+        const std::vector<In> x = numbers.as<In>();
+        std::vector<std::int32_t> first;
+        const auto turns = tree.turns<T>(first);
+        const cuda::HaarRounds<T> rounds{n, static_cast<std::int64_t>(first.size()) - 1, turns.data(), first.data(),
+                                         tree.haar_slot.data()};
+        const auto memory = work(cuda::haar_work(outer, n, inner, sizeof(T) == sizeof(double)));
+        for (const bool inverse : {false, true}) {
+            auto got = unset<T>(static_cast<std::int64_t>(x.size()));
+            std::vector<double> want(x.size());
+            cuda::haar<In>(x.data(), outer, inner, rounds, inverse, got.data(), memory.get(), nullptr);
+            cpu::haar<double>(numbers.wide.data(), {outer, n, inner},
+                              {{nullptr, nullptr}, tree.haar_tree(), {nullptr, nullptr}}, inverse, want.data(), 1, {});
+            close("haar " + type + " " + std::to_string(n), got, want, tolerance<T>);
+            if constexpr (sizeof(In) == sizeof(T)) {
+                std::vector<T> there = x;
+                cuda::haar<In>(there.data(), outer, inner, rounds, inverse, there.data(), memory.get(), nullptr);
+                close("haar in place " + type + " " + std::to_string(n), there, want, tolerance<T>);
+            }
+        }
+    }
+}
+
+template <class In>
+void norms(const std::string& type) {
+    for (const std::int64_t n : {0, 1, 1000, 140000}) {
+        const Numbers numbers(n, 8);
+        const std::vector<In> x = numbers.as<In>();
+        auto got = unset<double>(2);
+        std::vector<double> want(2);
+        const auto memory = work(cuda::norms_work(n));
+        cuda::norms<In>(x.data(), n, got.data(), memory.get(), nullptr);
+        cpu::norms<double>(numbers.wide.data(), n, want.data(), want.data() + 1, 1);
+        close("norms " + type, got, want, 1e-14);
+    }
+}
+
+template <class T>
+void matrices(const std::string& type) {
+    const std::int64_t n = 37;
+    const Numbers numbers(n * n, 9);
+    const auto x = numbers.as<T>();
+    std::vector<double> cosines(at(n * n)), gaussians(cosines.size()), exponentials(cosines.size()), widths(at(n));
+    auto positive = x;
+    for (T& value : positive) value = std::fabs(value);
+    for (std::int64_t i = 0; i < n; ++i) widths[at(i)] = 1 + static_cast<double>(i) / 8;
+    for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < n; ++j) {
+            const auto d = static_cast<double>(positive[at(i * n + j)]), a = widths[at(i)], b = widths[at(j)];
+            const double lengths = static_cast<double>(x[at(i * n + i)]) * static_cast<double>(x[at(j * n + j)]);
+            const double cosine = lengths > 0 ? static_cast<double>(x[at(i * n + j)]) / std::sqrt(lengths) : 0;
+            cosines[at(i * n + j)] = i == j ? 1 : std::clamp(cosine, 0.0, 1.0);
+            gaussians[at(i * n + j)] = (std::exp(-d / a / a) + std::exp(-d / b / b)) / 2;
+            exponentials[at(i * n + j)] = std::exp(-d / 1.5);
+        }
+    auto got = x;
+    const auto memory = work(n * static_cast<std::int64_t>(sizeof(double)));
+    cuda::cosines(got.data(), n, memory.get(), nullptr);
+    close("cosines " + type, got, cosines, tolerance<T>);
+    got = positive;
+    cuda::gaussian(got.data(), n, widths.data(), nullptr);
+    close("gaussian " + type, got, gaussians, tolerance<T>);
+    got = positive;
+    cuda::exponential(got.data(), n, 1.5, nullptr);
+    close("exponential " + type, got, exponentials, tolerance<T>);
+
+    for (const std::int64_t count : {1, 2, 37, 1369}) {
+        auto sorted = std::vector<T>(x.begin(), x.begin() + count);
+        std::sort(sorted.begin(), sorted.end());
+        for (const std::int64_t rank : {std::int64_t{0}, (count - 1) / 2, count - 1}) {
+            std::vector<T> found(2);
+            const auto room = work(cuda::ranked_work());
+            cuda::ranked(x.data(), count, rank, found.data(), room.get(), nullptr);
+            close(
+                "ranked " + type, found,
+                {static_cast<double>(sorted[at(rank)]), static_cast<double>(sorted[at(std::min(rank + 1, count - 1))])},
+                0);
+        }
+    }
+}
+
+void mean_distances() {
+    const std::int64_t n = 40, m = 3;
+    const Numbers coordinates(n * m, 10);
+    std::vector<std::int32_t> points(at(n)), start{0, 1, 4, 20, 39, 40};
+    std::iota(points.begin(), points.end(), 0);
+    std::shuffle(points.begin(), points.end(), std::mt19937(11));
+    const auto c = static_cast<std::int64_t>(start.size()) - 1;
+    std::vector<double> want(at(c * c), INFINITY);
+    for (std::int64_t a = 0; a < c; ++a)
+        for (std::int64_t b = 0; b < c; ++b) {
+            if (a == b) continue;
+            double sum = 0;
+            for (auto p = start[at(a)]; p < start[at(a + 1)]; ++p)
+                for (auto q = start[at(b)]; q < start[at(b + 1)]; ++q) {
+                    double square = 0;
+                    for (std::int64_t k = 0; k < m; ++k) {
+                        const double d =
+                            coordinates.wide[at(points[at(p)] * m + k)] - coordinates.wide[at(points[at(q)] * m + k)];
+                        square += d * d;
+                    }
+                    sum += std::sqrt(square);
+                }
+            want[at(a * c + b)] = sum / (start[at(a + 1)] - start[at(a)]) / (start[at(b + 1)] - start[at(b)]);
+        }
+    auto got = unset<double>(c * c);
+    cuda::mean_distances(coordinates.wide.data(), m, points.data(), start.data(), c, got.data(), nullptr);
+    close("mean_distances", got, want, 1e-14);
+}
+
+template <class In>
+void all(const std::string& type) {
+    pairwise<In>(type);
+    trees<In>(type);
+    haar<In>(type);
+    norms<In>(type);
+}
+
+}  // namespace
+
+// Arguments: the orders of threads to try; all of them without any.
+int main(int count, char** arguments) {
+    std::vector<std::string> orders(arguments + 1, arguments + count);
+    if (orders.empty()) orders = {"forward", "backward", "shuffled"};
+    for (const std::string& order : orders) {
+        setenv("PYATTNORG_EMULATED_ORDER", order.c_str(), 1);
+        all<float>("float");
+        if (order == orders.front()) {  // the other formats share these loops
+            all<double>("double");
+            all<math::float16>("float16");
+            all<math::bfloat16>("bfloat16");
+        }
+        matrices<float>("float");
+        matrices<double>("double");
+        mean_distances();
+    }
+    std::printf("%d passed, %d failed\n", checks - failures, failures);
+    return failures != 0;
+}

@@ -1,0 +1,207 @@
+"""Arrays on a GPU: in and out without leaving it. Without one torch's CPU memory plays it, emulated."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from inputs import random_tree
+from numpy.typing import NDArray
+
+import pyattnorg as pa
+from pyattnorg import device_kernels, devices, kernels
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("pyattnorg._emulated" if not devices.has_gpu() else "pyattnorg._cuda")
+
+SHAPE = (9, 7, 5)
+TREES = [random_tree(n, n) for n in SHAPE]
+
+
+class Pretended(devices.Emulated):
+    """torch's CPU memory as if it were a GPU's."""
+
+    def array(self, x: Any) -> Any:
+        return x if isinstance(x, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(x))
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return torch.empty(shape, dtype=getattr(torch, np.dtype(dtype).name))
+
+    def host(self, x: Any) -> NDArray[Any]:
+        return np.asarray(x)
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> Callable[[NDArray[Any]], Any]:
+    """What brings NumPy to the GPU, or to what plays it."""
+    if devices.has_gpu():
+        return lambda x: torch.from_numpy(x).cuda()
+    monkeypatch.setattr(devices, "memory_for", lambda x: Pretended() if isinstance(x, torch.Tensor) else None)
+    return torch.from_numpy
+
+
+def _tensor(dtype: type = np.float32) -> NDArray[Any]:
+    return np.random.default_rng(0).integers(-64, 65, SHAPE).astype(dtype) / 32  # numbers that bfloat16 holds
+
+
+_square = np.random.default_rng(1).random((11, 11))
+DISTANCES = (_square + _square.T) * (1 - np.eye(11))
+FUNCTIONS: dict[str, tuple[NDArray[Any], Callable[[Any], Any]]] = {
+    "pairwise_l1": (_tensor(), pa.pairwise_l1),
+    "pairwise_l1, y": (_tensor(), lambda x: pa.pairwise_l1(x, x[:4] + 1)),
+    "pairwise_l1, weights": (_tensor(), lambda x: pa.pairwise_l1(x, weights=np.arange(35.0).reshape(7, 5))),
+    "tree_emd": (_tensor(), lambda x: pa.tree_emd(x, TREES[1:], alpha=0.5)),
+    "tree_emd, one tree": (_tensor()[:, :, 0].copy(), lambda x: pa.tree_emd(x, TREES[1])),
+    "tree_emd, three": (_tensor()[None].repeat(2, 0), lambda x: pa.tree_emd(x, TREES)),
+    "cosine_affinity": (_tensor(), pa.cosine_affinity),
+    "cosine_affinity, missing": (_tensor(), lambda x: pa.cosine_affinity(x, missing=0.0)),
+    "cosine_affinity, missing 1": (_tensor(), lambda x: pa.cosine_affinity(x, missing=1.0)),
+    "gaussian_affinity": (_tensor(), lambda x: pa.gaussian_affinity(x, neighbors=4, scale=2.0)),
+    "dual_affinity": (DISTANCES, lambda x: pa.dual_affinity(x, scale=0.5)),
+    "haar": (_tensor(), lambda x: pa.haar(x, TREES)),
+    "haar, one axis": (_tensor(), lambda x: pa.haar(x, [None, TREES[1], None])),
+    "haar, no axis": (_tensor(), lambda x: pa.haar(x, [None] * 3)),
+    "ihaar": (_tensor(), lambda x: pa.ihaar(x, TREES)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_comes_out_lies_where_it_came_from_and_equals_the_cpu(name: str, dtype: str, there: Any) -> None:
+    x, function = FUNCTIONS[name]
+    given = there(x).to(getattr(torch, dtype))
+    exact = function(given.double().cpu().numpy())
+    got = function(given)
+    assert got.device == given.device
+    assert got.dtype == (torch.float64 if dtype == "float64" else torch.float32)
+    got = got.cpu().double().numpy()
+    assert got.shape == exact.shape
+    assert np.abs(got - exact).max() <= (1e-12 if dtype == "float64" else 1e-5) * np.abs(exact).max()
+    turned = given.permute(*range(given.ndim)[::-1]).contiguous().permute(*range(given.ndim)[::-1])
+    assert np.abs(function(turned).cpu().double().numpy() - got).max() <= 1e-6 * np.abs(exact).max()
+
+
+def test_numbers_of_coefficients(there: Any) -> None:
+    c = _tensor(np.float64)
+    for of in (pa.l1_entropy, pa.effective_number, lambda x: pa.l1_entropy(x, normalized=False)):
+        assert of(there(c)) == pytest.approx(of(c), rel=1e-12)
+    c[2, 3, 4] = np.nan
+    with pytest.raises(ValueError, match=r"at index \(2, 3, 4\)"):
+        pa.l1_entropy(there(c))
+
+
+def test_nan_shows_and_does_not_spread(there: Any) -> None:
+    x = _tensor()
+    x[2, 1, 1] = np.nan
+    got = np.isnan(pa.pairwise_l1(there(x)).cpu().numpy())
+    assert got[2].all()
+    assert not np.delete(np.delete(got, 2, 0), 2, 1).any()
+
+
+def test_empty_and_refused(there: Any) -> None:
+    assert tuple(pa.pairwise_l1(there(np.zeros((0, 4), np.float32))).shape) == (0, 0)
+    assert tuple(pa.pairwise_l1(there(np.zeros((3, 0), np.float32))).shape) == (3, 3)
+    assert tuple(pa.haar(there(np.zeros((0, 7), np.float32)), [None, TREES[1]]).shape) == (0, 7)
+    x = there(_tensor())
+    for call, message in (
+        (lambda: pa.pairwise_l1(x, x[:, :3]), r"^y: got 15 features, expected 35"),
+        (lambda: pa.pairwise_l1(x, weights=np.ones(3)), r"^weights: got shape \(3,\)"),
+        (lambda: pa.tree_emd(x, TREES[:2]), r"^trees: got \[9, 7\] leaves"),
+        (lambda: pa.haar(x, TREES[:2]), r"^trees: got 2, x has 3 axes"),
+        (lambda: pa.haar(x, TREES[::-1]), r"^tree: got one of 5 leaves for axis 0"),
+        (lambda: pa.dual_affinity(x[0]), r"^distances: got shape \(7, 5\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_mean_distances_between_folders(there: Any) -> None:
+    rng = np.random.default_rng(2)
+    x, order = rng.standard_normal((20, 3)), rng.permutation(20).astype(np.int32)
+    start = np.array([0, 1, 8, 20], np.int32)
+    memory = devices.memory_for(there(x))
+    assert memory is not None
+    got = memory.host(device_kernels.mean_distances(memory, there(x), order, start))
+    apart = np.linalg.norm(x[:, None] - x[None], axis=2)
+    parts = [order[a:b] for a, b in pairwise(start)]
+    exact = np.array([[np.inf if i == j else apart[np.ix_(p, q)].mean() for j, q in enumerate(parts)]
+                      for i, p in enumerate(parts)])  # fmt: skip
+    assert got == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"schedule": "paper"}, {"initial": "gaussian", "tree": "binary"}], ids=str)
+def test_a_questionnaire_finds_the_same_trees(options: dict[str, Any], there: Any) -> None:
+    x = np.random.default_rng(3).random(SHAPE)
+    here, found = (pa.Questionnaire(2, **options).fit(values) for values in (x, there(x)))
+    assert found.trees_ == here.trees_
+    for axis in range(3):
+        assert found.distances_[axis] == pytest.approx(here.distances_[axis], rel=1e-10, abs=1e-12)
+        assert isinstance(found.affinities_[axis], np.ndarray)
+    assert found.history_[-1]["entropy"] == pytest.approx(here.history_[-1]["entropy"], rel=1e-10)
+    assert found.coefficients().cpu().numpy() == pytest.approx(here.coefficients(), abs=1e-12)
+    assert np.array_equal(found.organized().cpu().numpy(), here.organized())
+    assert np.array_equal(pa.organize(x, n_iter=2, **options).trees_[2].labels, here.trees_[2].labels)
+
+
+def test_masked_cells_never_reach_the_device(there: Any) -> None:
+    x = np.random.default_rng(4).random(SHAPE).astype(np.float32)
+    x[3, 5] = -np.inf
+    here, found = (pa.Questionnaire(1).fit(values) for values in (x, there(x)))
+    assert found.trees_ == here.trees_
+
+
+def test_calls_from_several_threads(there: Any) -> None:
+    x = there(_tensor())
+    expected, found = pa.tree_emd(x, TREES[1:]).cpu().numpy(), []
+    threads = [threading.Thread(target=lambda: found.append(pa.tree_emd(x, TREES[1:]).cpu().numpy())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [np.array_equal(one, expected) for one in found] == [True] * 4
+
+
+# -- a GPU that is not there ------------------------------------------------------------------------------------------
+
+without_gpu = pytest.mark.skipif(devices.has_gpu(), reason="there is a GPU")
+
+
+@without_gpu
+def test_a_gpu_that_is_not_there_is_an_error_in_words(caplog: pytest.LogCaptureFixture) -> None:
+    network = pa.NetworkTensor(_tensor())
+    for call in (
+        network.cuda,
+        lambda: pa.organize(network, device="cuda"),
+        lambda: pa.Questionnaire(device="cuda:1").fit(_tensor()),
+    ):
+        with pytest.raises(ImportError, match=r"^device: (this build has no CUDA kernels|no CUDA GPU can be used)"):
+            call()
+    with pytest.raises(ValueError, match=r"^device: got 'tpu', expected 'cpu', 'cuda'"):
+        pa.organize(network, device="tpu")
+    with caplog.at_level(logging.WARNING, "pyattnorg"):
+        pa.organize(network, n_iter=1, device="auto")
+    assert "organising on the CPU, no GPU here" in caplog.text
+
+
+@without_gpu
+def test_the_forced_backend_cuda_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYATTNORG_BACKEND", "cuda")
+    with pytest.raises(ImportError, match=r"^device: "):
+        pa.pairwise_l1(np.zeros((2, 2)))
+
+
+def test_emulated_orders_of_threads_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyattnorg._emulated")
+    monkeypatch.setenv("PYATTNORG_BACKEND", "emulated")
+    x, found = _tensor(), set()
+    for order in ("forward", "backward", "shuffled"):
+        monkeypatch.setenv("PYATTNORG_EMULATED_ORDER", order)
+        found.add((pa.tree_emd(x, TREES[1:]).tobytes(), pa.haar(x, TREES).tobytes(), kernels.norms(x)))
+    assert len(found) == 1
+    assert "PYATTNORG_EMULATED_ORDER" in os.environ

@@ -1,0 +1,49 @@
+"""The CUDA sources by nvcc, where there is one: no kernel spills, the extension imports without a driver."""
+
+from __future__ import annotations
+
+import importlib.util
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+nvcc = pytest.mark.skipif(
+    shutil.which("nvcc") is None, reason="no nvcc here: the CUDA sources are compiled by g++ alone"
+)
+
+
+@nvcc
+def test_no_kernel_spills_or_has_a_stack() -> None:
+    static = runpy.run_path(str(ROOT / "bench" / "static_cuda.py"))
+    found = static["figures"](shutil.which("nvcc"), "sm_90")
+    assert len(found) > 50
+    assert {f.kernel for f in found} == set(static["THREADS"])
+    assert [f.name for f in found if f.stack or f.spills] == []
+    assert all(0 < f.occupancy <= 1 for f in found)
+
+
+def test_the_extension_imports_where_there_is_no_driver() -> None:
+    if importlib.util.find_spec("pyattnorg._cuda") is None:
+        pytest.skip("_cuda was not built: no nvcc here, or PYATTNORG_CUDA=OFF")
+    code = "from pyattnorg import _cuda; print(_cuda.device_count() >= 0, _cuda.__version__)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("True ")
+
+
+def test_the_same_files_are_compiled_for_both() -> None:
+    told = (ROOT / "csrc" / "cuda" / "cuda.cmake").read_text()
+    names = told.split("set(cuda_names")[1].split(")")[0].split()
+    assert sorted(names) == sorted(path.stem for path in (ROOT / "csrc" / "cuda").glob("*.cu"))
+
+
+def test_every_mutant_fits_the_sources() -> None:
+    mutants = runpy.run_path(str(ROOT / "bench" / "mutants.py"))["MUTANTS"]
+    assert len(mutants) >= 20
+    for name, (file, old, new) in mutants.items():
+        assert (ROOT / "csrc" / file).read_text().count(old) == 1, name
+        assert old != new, name
