@@ -2,11 +2,12 @@
 
 Every folder of a binary tree has as many packets as points. Packet t of a folder sees its points at "frequency" t:
 from packets t of both children, packet 2t is their sum and packet 2t + 1 their difference, over sqrt(2); the two
-packets t = 0, the constants, are weighted by sizes; what only one child has is handed on as packet 2t. The Haar basis is
-packet 1 of all folders and packet 0 of the root, the Walsh basis all packets of the root; the points themselves are the
-packets of the leaves. Since packets 2t and 2t + 1 of a folder span what packets t of its children span, blocks of
-packets can be cut by frequency or by folder, again and again; the cheapest of all bases that come of it is found from
-the bottom up (Thiele and Villemoes 1996; on trees Irion and Saito 2014; Saito and Shao 2022, "extended GHWT").
+packets t = 0, the constants, are weighted by sizes; what only one child has is handed on as packet 2t. The Haar
+basis is packet 1 of all folders and packet 0 of the root, the Walsh basis all packets of the root; the points
+themselves are the packets of the leaves. Since packets 2t and 2t + 1 of a folder span what packets t of its
+children span, blocks of packets can be cut by frequency or by folder, again and again; the cheapest of all bases
+that come of it is found from the bottom up (Thiele and Villemoes 1996; on trees Irion and Saito 2014; Saito and
+Shao 2022, "extended GHWT").
 """
 
 from __future__ import annotations
