@@ -26,6 +26,7 @@ from pyattnorg.known_trees import layer_tree, quadtree
 from pyattnorg.martingale import imartingale_differences, martingale_differences
 from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import Organization, organize
+from pyattnorg.packets import PacketBasis, best_basis, inverse_packet_transform, packet_transform
 from pyattnorg.paraproduct import Paraproduct, paraproduct
 from pyattnorg.published import coarsest_entropy, published_head_entropy, published_network_entropy
 from pyattnorg.questionnaire import Questionnaire
@@ -78,6 +79,7 @@ __all__ = [
     "MixedHolder",
     "NetworkTensor",
     "Organization",
+    "PacketBasis",
     "Paraproduct",
     "PartitionTree",
     "Questionnaire",
@@ -86,6 +88,7 @@ __all__ = [
     "Tanglegram",
     "__version__",
     "adjusted_rand_index",
+    "best_basis",
     "binary_tree",
     "capture",
     "capture_each",
@@ -112,6 +115,7 @@ __all__ = [
     "head_entropies",
     "ihaar",
     "imartingale_differences",
+    "inverse_packet_transform",
     "keep_volumes",
     "l1_entropy",
     "layer_tree",
@@ -124,6 +128,7 @@ __all__ = [
     "mixed_holder",
     "noise_level",
     "organize",
+    "packet_transform",
     "pairwise_l1",
     "paraproduct",
     "plot_tanglegram",

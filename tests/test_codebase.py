@@ -59,6 +59,7 @@ LEVELS = (
     ),
     ("haar_layout", "haar", "martingale"),
     ("entropy_trees",),
+    ("packets",),
     ("sparsity", "published", "shrinkage", "holder", "regularity", "scales", "paraproduct"),
     ("questionnaire", "rounds", "pictures", "tanglegrams"),
     ("organization", "invariance", "store", "compare", "heads"),

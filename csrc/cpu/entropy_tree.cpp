@@ -5,8 +5,8 @@
 //     until one folder is left:
 //         pairs    every two folders that are each other's cheapest partner (ties: the lowest index)
 //         merge    their means, in the row of the folder that comes first
-//         measure  the new rows, a block of them at a time, against all living ones: by the maxima identity of term.hpp,
-//                  or by differences where rows are few or lie close
+//         measure  the new rows, a block of them at a time, against all living ones: by the maxima identity of
+//                  term.hpp, or by differences where rows are few or lie close
 //         look     for the nearest partners of what is new, and of those whose nearest was merged
 //
 // A folder goes by its first point. The cheapest pair of all is always mutual, so every pass makes progress. Distances
@@ -30,6 +30,7 @@ constexpr std::int64_t most_blocks = 8;
 constexpr std::int64_t sums_bytes = std::int64_t{32} << 20;
 constexpr std::int64_t few_rows = 4;  // so few new folders are quicker one by one
 constexpr std::int64_t sampled_rows = 16;
+constexpr double far_from_zero = 0.5;  // of the magnitude of columns, in their mean; by chance it is a quarter
 
 std::size_t at(std::int64_t i) {
     return static_cast<std::size_t>(i);
@@ -98,7 +99,8 @@ private:
 
     T* row(std::int32_t i) const { return x_ + i * stride_; }
 
-    // Takes a constant from every column, the mean of some rows: it changes no distance, and maxima cancel less.
+    // Takes a constant from every column where columns have one, the mean of some rows: it changes no distance, and
+    // maxima cancel less.
     void centre() {
         std::vector<PanelSums> sums(at(n_ * panels_));
         const std::int64_t sampled = std::min(n_, sampled_rows);
@@ -106,12 +108,19 @@ private:
             const FolderLoops<T>& loop = folder_loops<T>();
             const std::int64_t f0 = panel * packed_columns, w = std::min(packed_columns, features_ - f0);
             T mean[packed_columns] = {};
-            for (std::int64_t s = 0; s < sampled; ++s)
-                loop.mean(mean, row(static_cast<std::int32_t>(s * n_ / sampled)) + f0, T(1),
-                          T(1) / static_cast<T>(sampled), w, mean);
+            double norms = 0;
+            PanelSums of{};
+            for (std::int64_t s = 0; s < sampled; ++s) {
+                const T* x = row(static_cast<std::int32_t>(s * n_ / sampled)) + f0;
+                loop.mean(mean, x, T(1), T(1) / static_cast<T>(sampled), w, mean);
+                loop.sum(x, w, &of.sum, &of.norm);
+                norms += of.norm;
+            }
+            loop.sum(mean, w, &of.sum, &of.norm);
+            const bool far = of.norm * static_cast<double>(sampled) > far_from_zero * norms;
             for (std::int64_t i = 0; i < n_; ++i) {
                 T* const x = row(static_cast<std::int32_t>(i)) + f0;
-                loop.mean(x, mean, T(1), T(-1), w, x);
+                if (far) loop.mean(x, mean, T(1), T(-1), w, x);
                 PanelSums& to = sums[at(i * panels_ + panel)];
                 loop.sum(x, w, &to.sum, &to.norm);
             }
@@ -223,7 +232,8 @@ private:
         return folder_loops<T>().distance(row(i), row(j), features_);
     }
 
-    // Adds the features from f0 on, differences of few folders and else maxima, of fresh folders first..last against the others, each block up to itself.
+    // Adds the features from f0 on of fresh folders first..last against the others, each block up to itself: maxima, or
+    // differences where the folders are few.
     void add(std::int64_t f0, std::int64_t first, std::int64_t last, const std::vector<std::int32_t>& others,
              std::int64_t old, std::int64_t width, T* room, double* sums) const {
         const FolderLoops<T>& loop = folder_loops<T>();

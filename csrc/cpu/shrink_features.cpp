@@ -25,8 +25,7 @@ std::vector<T> weights(const T* x, std::int64_t n, std::int64_t features, double
         const std::int64_t f0 = task * columns_per_task, w = std::min(columns_per_task, features - f0);
         double sum[columns_per_task] = {}, square[columns_per_task] = {};
         const T* first = x + f0;  // what is far from 0 must not cancel
-        for (std::int64_t i = 1; i < n; ++i)
-            folder_loops<T>().deviations(x + i * features + f0, first, w, sum, square);
+        for (std::int64_t i = 1; i < n; ++i) folder_loops<T>().deviations(x + i * features + f0, first, w, sum, square);
         const auto points = static_cast<double>(n);
         for (std::int64_t f = 0; f < w; ++f) {
             const double variance = std::max(0.0, square[f] - sum[f] * sum[f] / points) / std::max(1.0, points - 1);
