@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -98,6 +99,18 @@ def sources(root: Path) -> list[Path]:
     ]
 
 
+def included(source: Path) -> set[Path]:
+    """A source and all headers that it includes by name, and that these do."""
+    found, todo = set(), [source.resolve()]
+    while todo:
+        path = todo.pop()
+        if path not in found and path.exists():
+            found.add(path)
+            names = re.findall(r'^#include "(.+)"', path.read_text(), re.MULTILINE)
+            todo += [(path.parent / name).resolve() for name in names]
+    return found
+
+
 def compiled(source: Path, build: str, to: Path) -> Path:
     """The object of one source."""
     out = to / f"{source.stem}{source.suffix[1:]}.{build.replace('+', '')}.o"
@@ -125,7 +138,7 @@ def tried(name: str, cache: Path) -> str:
     """Which build notices a mutant, or nothing."""
     mutant = MUTANTS[name]
     with tempfile.TemporaryDirectory() as folder:
-        root, objects = Path(folder) / "tree", Path(folder) / "objects"
+        root, objects = Path(folder).resolve() / "tree", Path(folder) / "objects"
         objects.mkdir()
         for part in ("csrc", "tests/cpp"):
             shutil.copytree(ROOT / part, root / part)
@@ -134,11 +147,7 @@ def tried(name: str, cache: Path) -> str:
         if text.count(mutant.old) != 1:
             raise SystemExit(f"{name}: {mutant.old!r} occurs {text.count(mutant.old)} times in {mutant.file}, not once")
         path.write_text(text.replace(mutant.old, mutant.new))
-        # A header changes whoever includes it; of the kernels that is told by name.
-        header = path.name if path.suffix == ".hpp" else ""
-        changed = {path.name}
-        if header:
-            changed = {s.name for s in sources(root) if s.suffix == ".cu" or s.name == "check_cuda.cpp"}
+        changed = {source.name for source in sources(root) if path in included(source)}
         return next((build for build in BUILDS if not runs_well(root, build, cache, changed, objects)), "")
 
 

@@ -10,11 +10,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import missing
 
 ROOT = Path(__file__).resolve().parent.parent
 nvcc = pytest.mark.skipif(
     shutil.which("nvcc") is None, reason="no nvcc here: the CUDA sources are compiled by g++ alone"
 )
+
+
+@pytest.mark.parametrize("backend", ["emulated", "cuda"])
+def test_a_backend_is_tested_or_said_to_be_missing(backend: str) -> None:
+    why = missing(backend)
+    if why:
+        pytest.skip(why)
 
 
 @nvcc
