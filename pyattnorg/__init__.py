@@ -47,17 +47,8 @@ from pyattnorg.tree_comparison import MantelTest, adjusted_rand_index, copheneti
 from pyattnorg.trees import PartitionTree
 
 if TYPE_CHECKING:
-    from pyattnorg.capture import (
-        Capture,
-        Estimate,
-        capture,
-        capture_each,
-        capturing,
-        estimate,
-        from_arrays,
-        load_capture,
-        load_each,
-    )  # fmt: skip
+    from pyattnorg.capture import Capture, capture, capture_each, capturing, from_arrays, load_capture, load_each
+    from pyattnorg.capture.estimate import Estimate, estimate
     from pyattnorg.report import report
 
 # Read when first asked for: `import pyattnorg` stays quick. `capture` and `report` are packages that can be called.
