@@ -69,7 +69,7 @@ MUTANTS = {
     "no barrier between rounds": Mutant(
         "cuda/haar.cu", "rows[turn.right * pitch + c] = right;\n        }\n        __syncthreads();", "rows[turn.right * pitch + c] = right;\n        }"
     ),
-    "shared memory one short": Mutant("cuda/haar.cu", "(tree.n * shape.pitch) * sizeof(T)", "(tree.n * shape.pitch - 1) * sizeof(T)"),
+    "shared memory too small": Mutant("cuda/haar.cu", "(tree.n * shape.pitch) * sizeof(T)", "(tree.n * shape.pitch - 2) * sizeof(T)"),
     "a return above a barrier": Mutant(
         "cuda/haar.cu", "const std::int64_t cells = n * width;", "const std::int64_t cells = n * width;\n    if (threadIdx.x >= 256 + cells) return;"
     ),

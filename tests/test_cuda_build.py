@@ -55,3 +55,25 @@ def test_every_mutant_fits_the_sources() -> None:
     for name, (file, old, new) in mutants.items():
         assert (ROOT / "csrc" / file).read_text().count(old) == 1, name
         assert old != new, name
+
+
+def test_both_extensions_live_in_one_process() -> None:
+    if any(importlib.util.find_spec(f"pyattnorg.{name}") is None for name in ("_cuda", "_emulated")):
+        pytest.skip("_cuda and _emulated are not both built here")
+    code = "from pyattnorg import _cuda, _emulated; print(_cuda.Place(0, 0), _emulated.Place(0, 0))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_stub_of_the_device_kernels_is_true(tmp_path: Path) -> None:
+    pytest.importorskip("mypy.stubtest")
+    found = importlib.util.find_spec("pyattnorg._cuda")
+    if found is None or found.origin is None:
+        pytest.skip("_cuda was not built: no nvcc here, or PYATTNORG_CUDA=OFF")
+    for file in (Path(found.origin), ROOT / "pyattnorg" / "_cuda.pyi"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "allowed").write_text("_cuda.(Place|Walk).*\n")  # pybind11's metaclass and capsules, which have no names
+    options = ["--allowlist", "allowed", "--ignore-unused-allowlist"]
+    run = subprocess.run(
+        [sys.executable, "-m", "mypy.stubtest", "_cuda", *options], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert run.returncode == 0, run.stdout + run.stderr

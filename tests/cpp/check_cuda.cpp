@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "../../csrc/math/pair.hpp"
 #include "random_tree.hpp"
 
 namespace {
@@ -142,6 +143,43 @@ void trees(const std::string& type) {
         cpu::folder_averages<double>(numbers.wide.data(), n, a, b, ta.parent.data(), ta.size.data(), ta.leaf_of.data(),
                                      static_cast<std::int64_t>(ta.parent.size()), exact.data(), 1, {});
         close("folder_averages " + name, averages, exact, tolerance<T>);
+    }
+}
+
+// Numbers with all their digits, far from 0, and pairs that differ in the last of them: folder sums in float alone are
+// wrong.
+void twins() {
+    const std::int64_t n = 6, a = 20, b = 15;
+    const RandomTree ta(a, 3), tb(b, 4);
+    std::mt19937 random(12);
+    std::vector<float> x(at(n * a * b));
+    for (float& value : x) value = 1000 + static_cast<float>(random() % 100003) / 33333;
+    for (std::int64_t k = 0; k < a * b; ++k) x[at(k + a * b)] = x[at(k)];
+    x[at(a * b + 7)] = std::nextafter(x[7], 2000.0f);
+    x[at(a * b + 133)] = std::nextafter(x[133], 0.0f);
+    const std::vector<double> wide(x.begin(), x.end());
+    auto got = unset<float>(n * n);
+    std::vector<double> want(got.size());
+    const auto memory = work(cuda::tree_emd_work(n, ta.device(), tb.device(), false));
+    cuda::tree_emd<float>({x.data(), {n, a, b}, {a * b, b, 1}}, ta.device(), tb.device(), got.data(), memory.get(),
+                          nullptr);
+    cpu::tree_emd<double>({wide.data(), {n, a, b}, {a * b, b, 1}}, ta.program(), tb.program(), want.data(), 1, {});
+    close("tree_emd, far from 0", got, want, 1e-5);
+    close("tree_emd of near twins, far from 0", std::vector{got[1]}, {want[1]}, 1e-5);
+}
+
+// Tiles of a triangle, also where double no longer holds their number.
+void triangle() {
+    for (const std::int64_t column : {std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, std::int64_t{94906267},
+                                      std::int64_t{1000000007}, std::int64_t{2000000011}}) {
+        const std::int64_t first = column * (column + 1) / 2;
+        for (const std::int64_t row : {std::int64_t{0}, column}) {
+            ++checks;
+            const math::TilePlace place = math::triangle_place(first + row);
+            if (place.row == row && place.column == column) continue;
+            ++failures;
+            std::printf("FAILED triangle, column %lld\n", static_cast<long long>(column));
+        }
     }
 }
 
@@ -287,6 +325,8 @@ int main(int count, char** arguments) {
         matrices<float>("float");
         matrices<double>("double");
         mean_distances();
+        twins();
+        triangle();
     }
     std::printf("%d passed, %d failed\n", checks - failures, failures);
     return failures != 0;

@@ -55,7 +55,7 @@ void mean_distances(Address coordinates, std::int64_t m, Address points, Address
 
 void register_device_trees(py::module_& m) {
     using namespace py::literals;
-    py::class_<DeviceWalk>(m, "Walk", "A tree's program on a device (kernels.hpp, cuda::Walk).")
+    py::class_<DeviceWalk>(m, "Walk", py::module_local(), "A tree's program on a device (kernels.hpp, cuda::Walk).")
         .def(py::init<const py::array_t<std::uint8_t, py::array::c_style>&, Address, Address, Address, std::int64_t,
                       double>(),
              "steps"_a, "there"_a, "leaf"_a, "leaf_scale"_a, "n_leaves"_a, "concentration"_a);
