@@ -83,7 +83,8 @@ MUTANTS = {
         "cuda/mean_distances.cu", "if (threadIdx.x == 0) out[a * c + b]", "out[a * c + b]"
     ),
     "wrong exponent of bfloat16": Mutant("math/number.hpp", "std::uint32_t{x.bits} << 16", "std::uint32_t{x.bits} << 15"),
-    "triangle off by one": Mutant("math/pair.hpp", "(column + 1) * (column + 2) / 2 <= t", "(column + 1) * (column + 2) / 2 < t"),
+    "a root that is rounded up": Mutant("math/pair.hpp", "while (column * (column + 1) / 2 > t) --column;", ";"),
+    "triangle off by one": Mutant("math/pair.hpp", "{t - column * (column + 1) / 2,", "{t - column * (column - 1) / 2,"),
 }  # fmt: skip
 
 
