@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import transcription as slow
+from conftest import missing
 from inputs import random_affinity, random_tree, relative_error
 from numpy.typing import NDArray
 from tensors import attention_like, planted
@@ -248,10 +249,10 @@ def test_pipeline_backends_agree(schedule: Any, monkeypatch: pytest.MonkeyPatch)
     """Every backend that this build has, on float32: distances within 1e-5, the same trees."""
     x = attention_like(30, 26, 16).astype(np.float32)
     fits = []
-    for backend in kernels.BACKENDS:
+    for backend in (name for name in kernels.BACKENDS if not missing(name)):
         monkeypatch.setenv("PYATTNORG_BACKEND", backend)
         fits.append(pa.Questionnaire(schedule=schedule).fit(x))
-    assert len(fits) > 1
+    assert len(fits) >= 2
     for other in fits[1:]:
         assert other.trees_ == fits[0].trees_
         assert all(relative_error(a, b) <= 1e-5 for a, b in zip(other.distances_, fits[0].distances_))
