@@ -47,7 +47,7 @@ def example(tokens: int = 64, heads: int = 24, seed: int = 1) -> tuple[NDArray[n
 
 
 X, FAMILY = example()
-FITTED = pa.Questionnaire(4).fit(X)
+FITTED = pa.Questionnaire(4, tree="flexible").fit(X)
 
 
 def _axes(columns: int, width: float = 8.0, height: float = 2.6, **options: Any) -> tuple[Any, Any]:
@@ -225,7 +225,7 @@ def paraproduct() -> Any:
 
 def comparison() -> Any:
     """Head trees of two halves of the queries, face to face."""
-    halves = [pa.Questionnaire(3).fit(half).trees_[2] for half in (X[::2], X[1::2])]
+    halves = [pa.Questionnaire(3, tree="flexible").fit(half).trees_[2] for half in (X[::2], X[1::2])]
     figure, axes = _axes(1, 6.5, 3.6)
     pa.plot_tanglegram(*halves, layers=FAMILY, names=("even queries", "odd queries"), ax=axes[0, 0])
     figure.axes[1].set_ylabel("family")

@@ -21,6 +21,22 @@ Forest: TypeAlias = tuple[PartitionTree, ...]  # the trees of one axis: one, or 
 T = TypeVar("T")
 
 TREES = ("flexible", "binary", "entropy", "given")
+DEFAULT_TREE: TreeKind = "entropy"  # what wins on inputs and heads that the trees have not seen: docs/entropy-study.md
+# Options that trees from affinities alone have, with their defaults: who sets one asks for such trees.
+OF_AFFINITIES: dict[str, Any] = {
+    "initial": "cosine",
+    "alpha": 0.0,
+    "beta": 1.0,
+    "weights": "powers",
+    "schedule": "refined",
+    "constant": 1.0,
+    "balance": 1.0,
+    "cut": None,
+    "n_trees": 1,
+    "missing": None,
+}
+N_ITER = 3  # of trees from affinities; the paper's
+N_ITER_ENTROPY = 50  # a bound: rounds of least-entropy trees stop by themselves, most after 3 to 8
 
 
 class AxisOptions(NamedTuple):
@@ -39,6 +55,18 @@ class AxisOptions(NamedTuple):
     def drawn(self) -> bool:
         """Whether trees of this axis are drawn at random."""
         return self.tree == "binary" and self.cut == "random"
+
+
+def default_tree(params: dict[str, Any]) -> TreeKind:
+    """The kind of tree where none is named: "flexible" where an option asks for trees from affinities."""
+    asked = any(not _same(params[name], default) for name, default in OF_AFFINITIES.items())
+    return "flexible" if asked else DEFAULT_TREE
+
+
+def _same(value: Any, default: Any) -> bool:
+    """Whether an option, for all axes or one each, is its default."""
+    each = list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    return all(not callable(one) and np.array_equal(one, default) for one in each)
 
 
 def options_by_axis(params: dict[str, Any], n_axes: int) -> tuple[AxisOptions, ...]:

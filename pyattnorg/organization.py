@@ -145,25 +145,24 @@ class Organization:
         return self.network.labels
 
     def head_folders(self, level: int | None = None) -> list[list[str]]:
-        """Folders of heads at one level of their tree, by label, in tree order.
+        """Folders of heads, by label, in tree order.
 
         Parameters
         ----------
         level : int, optional
-            0 is the root's. The default is the coarsest level of at least ``sqrt(heads) / 2`` folders, and at least 3.
+            Those of one level of the tree; 0 is the root's. By default the coarsest folders that hold no more than a
+            third of the heads (`PartitionTree.parts`), whatever their level; heads that are like no others stand alone.
         """
         tree = self.trees_[HEADS]
-        level = self._telling_level() if level is None else level
-        tree.folder_sizes(level)  # refuses a level that is not there
-        labels = tree.labels[level]
+        if level is None:
+            labels = tree.parts(max(2, tree.n_leaves // 3) if tree.n_leaves > 2 else 1)
+        else:
+            tree.folder_sizes(level)  # refuses a level that is not there
+            labels = tree.labels[level]
         folders: dict[int, list[str]] = {}
         for head in tree.order:
             folders.setdefault(int(labels[head]), []).append(self.labels[head])
         return list(folders.values())
-
-    def _telling_level(self) -> int:
-        counts = self.trees_[HEADS].labels.max(1) + 1
-        return int(np.argmax(counts >= min(max(3, round(len(self.labels) ** 0.5 / 2)), counts[-1])))
 
     def nearest_heads(self, label: str | int, n: int = 3) -> list[str]:
         """The `n` heads nearest to one, nearest first, by the tree distance of the last iteration."""
@@ -299,7 +298,7 @@ class Organization:
             ),
             "normalised l1 entropy: "
             + ", ".join(f"{entropies[name]:.4f} {name}" for name in ("organized", "given", "shuffled", "entries")),
-            f"{len(folders)} folders of heads: " + "; ".join(_short(folder) for folder in folders[:6]),
+            f"{counted(folders)}: " + "; ".join(_short(folder) for folder in _largest(folders, 6)),
             "most involved heads:  " + _involved(table[:n]),
             "least involved heads: " + _involved(table[::-1][:n]),
         ]
@@ -324,10 +323,24 @@ class Organization:
 
     def __repr__(self) -> str:
         q, k, h = self.network.shape
-        return f"Organization({self.network.kind}, {q} x {k} x {h}, {len(self.head_folders())} folders of heads)"
+        return f"Organization({self.network.kind}, {q} x {k} x {h}, {counted(self.head_folders())})"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.summary())}</pre>"
+
+
+def counted(folders: list[list[str]]) -> str:
+    """How many folders there are: those of several heads, and heads that stand alone."""
+    alone = sum(len(folder) == 1 for folder in folders)
+    n = len(folders) - alone
+    said = f"{n} folder{'' if n == 1 else 's'} of heads"
+    return said + (f" and {alone} head{'' if alone == 1 else 's'} alone" if alone else "")
+
+
+def _largest(folders: list[list[str]], n: int) -> list[list[str]]:
+    """The largest folders, in the order that they stand."""
+    kept = sorted(sorted(range(len(folders)), key=lambda i: -len(folders[i]))[:n])
+    return [folders[i] for i in kept]
 
 
 def _short(folder: list[str], most: int = 4) -> str:

@@ -10,11 +10,14 @@ import numpy as np
 
 from pyattnorg.arrays import Array, FloatArray, to_numpy
 from pyattnorg.axis_options import (
+    N_ITER,
+    N_ITER_ENTROPY,
     AxisOptions,
     Forest,
     Initial,
     Schedule,
     TreeKind,
+    default_tree,
     given_affinities,
     options_by_axis,
     starting_trees,
@@ -35,22 +38,26 @@ class Questionnaire:
     """Organise every axis of a tensor by trees that explain one another (arXiv 2506.15541, after Ankenman 2014).
 
     An estimator in the manner of scikit-learn. In every iteration the last axis (the heads of a network) is organised
-    first, then the others in order: the trees of the other axes give a distance (`pyattnorg.tree_emd`), the distance an
-    affinity, the affinity a tree.
+    first, then the others in order, each by the trees of all others: by default for the least entropy of the coefficients
+    (`pyattnorg.entropy_tree`), or as in the paper, where those trees give a distance (`pyattnorg.tree_emd`), the distance
+    an affinity, the affinity a tree.
 
     Options marked "per axis" are one for all axes, or a tuple of one each.
 
     Parameters
     ----------
-    n_iter : int
-        Iterations at most; it stops when an iteration changes no tree, or by `tol`.
-    tree : {"flexible", "binary", "entropy", "given"}, per axis
-        Kind of tree; see `pyattnorg.flexible_tree` and `pyattnorg.binary_tree`. ``"entropy"`` builds trees for the
-        coefficients themselves (`pyattnorg.entropy_tree`): an axis gets a new one only if that lowers their l1 norm, so
-        entropy never rises and the last iteration is the best. Distances are then those of points' coefficients in the
-        bases of the other axes, and options about affinities, weights and constants have no say; it goes with itself
-        and "given" alone. ``"given"`` keeps the tree that `fit`
-        is given for the axis, such as `pyattnorg.layer_tree` or `pyattnorg.quadtree`.
+    n_iter : int, optional
+        Iterations at most; it stops when an iteration changes no tree, or by `tol`. By default 3, and with
+        least-entropy trees until it stops by itself (50 at most; some 5 are usual).
+    tree : {"entropy", "flexible", "binary", "given"}, per axis, optional
+        Kind of tree. ``"entropy"`` builds trees for the coefficients themselves: an axis gets a new one only if that
+        lowers their l1 norm, so entropy never rises and the last iteration is the best. Distances are then those of
+        points' coefficients in the bases of the other axes, and options about affinities, weights and constants have no
+        say; it goes with itself and "given" alone. ``"flexible"`` is the paper's, see `pyattnorg.flexible_tree`, and
+        `pyattnorg.binary_tree`. ``"given"`` keeps the tree that `fit` is given for the axis, such as
+        `pyattnorg.layer_tree` or `pyattnorg.quadtree`. By default "entropy", which carries over best to inputs that it
+        has not seen (docs/entropy-study.md); but "flexible" where schedule="paper", or another option that only trees
+        from affinities have, is set, or `fit` is given affinities. `tree_kinds_` tells.
     initial : {"cosine", "gaussian"}, per axis
         Affinity of the data that the first trees are built from; `fit` takes arrays instead.
     alpha, beta : float, per axis
@@ -94,6 +101,8 @@ class Questionnaire:
         trees `trees_` holds the set of least entropy.
     forests_ : tuple of tuples
         All trees of every axis: `n_trees` each.
+    tree_kinds_ : tuple of str
+        Kind of tree of every axis.
     history_ : list of Iteration
         After every iteration: ``trees``, normalised l1 ``entropy`` in their Haar basis, and ``moved``, how far the
         trees of every axis moved in it (None where there were none before).
@@ -105,6 +114,7 @@ class Questionnaire:
 
     trees_: tuple[PartitionTree, ...]
     forests_: tuple[Forest, ...]
+    tree_kinds_: tuple[TreeKind, ...]
     affinities_: tuple[FloatArray, ...]
     distances_: tuple[FloatArray, ...]
     history_: list[Iteration]
@@ -113,9 +123,9 @@ class Questionnaire:
 
     def __init__(
         self,
-        n_iter: int = 3,
+        n_iter: int | None = None,
         *,
-        tree: TreeKind | Sequence[TreeKind] = "flexible",
+        tree: TreeKind | Sequence[TreeKind] | None = None,
         initial: Initial | Sequence[Initial] = "cosine",
         alpha: PerAxis = 0.0,
         beta: PerAxis = 1.0,
@@ -199,7 +209,7 @@ class Questionnaire:
             Called as ``progress(stage, done, total)`` before every stage and once at the end.
         """
         values, computed = placed(x, visible, self.device)
-        options = self._options(values.ndim)
+        options = self._options(values.ndim, asked=affinities is not None and any(a is not None for a in affinities))
         first = starting_trees(trees, values.shape)
         for axis, o in enumerate(options):
             if o.tree == "given" and first[axis] is None:
@@ -213,24 +223,30 @@ class Questionnaire:
             tol=self.tol,
             missing=0.0 if self.missing is None and self.schedule == "paper" else self.missing,
         )
-        rounds.run(self.n_iter, first, given_affinities(affinities, values.shape), progress, self.verbose)
+        by_entropy = any(o.tree == "entropy" for o in options)
+        n_iter = (N_ITER_ENTROPY if by_entropy else N_ITER) if self.n_iter is None else self.n_iter
+        rounds.run(n_iter, first, given_affinities(affinities, values.shape), progress, self.verbose)
         self.history_, self.n_iter_, self.converged_ = rounds.history, len(rounds.history), rounds.converged
-        self.trees_ = rounds.history[-1]["trees"]
+        self.trees_, self.tree_kinds_ = rounds.history[-1]["trees"], tuple(o.tree for o in options)
         self.forests_ = tuple(forest for forest in rounds.forests if forest is not None)
         self.affinities_ = tuple(a for a in rounds.affinities if a is not None)
         self.distances_ = tuple(e for e in rounds.distances if e is not None)
         self._values = values
         return self
 
-    def _options(self, n_axes: int) -> tuple[AxisOptions, ...]:
-        """All options checked, those of every axis."""
-        whole(self.n_iter, "n_iter", at_least=1)
+    def _options(self, n_axes: int, *, asked: bool) -> tuple[AxisOptions, ...]:
+        """All options checked, those of every axis; `asked`: for trees from affinities, if no kind is named."""
+        if self.n_iter is not None:
+            whole(self.n_iter, "n_iter", at_least=1)
         whole(self.n_trees, "n_trees", at_least=1)
         one_of(self.schedule, "schedule", ("refined", "paper"))
         number(self.tol, "tol", at_least=0)
         if self.missing is not None:
             number(self.missing, "missing")
-        options = options_by_axis(self.get_params(), n_axes)
+        params = self.get_params()
+        if self.tree is None:
+            params["tree"] = "flexible" if asked else default_tree(params)
+        options = options_by_axis(params, n_axes)
         drawn = any(o.drawn for o in options)
         if drawn and self.random_state is None:
             raise ValueError("random_state: needed where binary trees are cut at random; give an integer")

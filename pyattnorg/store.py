@@ -77,6 +77,7 @@ def save(organization: Organization, path: str | os.PathLike[str], *, overwrite:
         "entropies": [iteration["entropy"] for iteration in fitted.history_],
         "moved": [iteration["moved"] for iteration in fitted.history_],
         "converged": fitted.converged_,
+        "tree_kinds": fitted.tree_kinds_,
     }
     try:
         text = json.dumps(about, default=_plain)
@@ -159,6 +160,8 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> Organization:
     fitted.forests_ = tuple(zip(*several))
     fitted.affinities_ = tuple(_square(arrays, f"affinity_{axis}", n) for axis, n in enumerate(network.shape))
     fitted.distances_ = tuple(_square(arrays, f"distance_{axis}", n) for axis, n in enumerate(network.shape))
+    told = options["tree"] if isinstance(options["tree"], tuple) else (options["tree"],) * 3  # files of before
+    fitted.tree_kinds_ = tuple(about.get("tree_kinds", told))
     fitted.n_iter_, fitted.converged_ = len(fitted.history_), bool(about["converged"])
     fitted._values = network.values
     return Organization(network, fitted)

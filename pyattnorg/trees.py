@@ -198,6 +198,17 @@ class PartitionTree:
         sizes: IntArray = size_at[shared - 1, np.arange(self.n_leaves - 1)].astype(np.int32)
         return sizes
 
+    def parts(self, largest: int) -> IntArray:
+        """Folder of every leaf among the coarsest ones that hold no more than `largest` leaves, numbered by first leaf.
+
+        Unlike those of a level, such folders are of comparable size in lopsided trees, too.
+        """
+        if largest < 1:
+            raise ValueError(f"largest: got {largest}, expected at least 1 leaf")
+        sizes = np.stack([np.bincount(row)[row] for row in self._labels])
+        level = np.argmax(sizes <= largest, axis=0)
+        return _canonical(level * self.n_leaves + self._labels[level, np.arange(self.n_leaves)])
+
     def cached(self, name: str, make: Callable[[PartitionTree], T]) -> T:
         """What `make` gives for this tree, made once: a tree never changes."""
         if name not in self._made:

@@ -92,8 +92,14 @@ def test_folders_of_heads(organized: pa.Organization) -> None:
         assert [organized.labels.index(label) for folder in folders for label in folder] == tree.order.tolist()
         assert sorted(len(folder) for folder in folders) == sorted(tree.folder_sizes(level))
     assert organized.head_folders(0) == [[organized.labels[i] for i in tree.order]]
-    coarsest = next(level for level in range(tree.n_levels) if tree.labels[level].max() >= 2)
-    assert organized.head_folders() == organized.head_folders(coarsest)
+    folders = organized.head_folders()
+    assert [organized.labels.index(label) for folder in folders for label in folder] == tree.order.tolist()
+    assert max(len(folder) for folder in folders) <= len(organized.labels) // 3
+    of_levels = [set(map(tuple, organized.head_folders(level))) for level in range(tree.n_levels)]
+    for folder in folders:  # each is a folder of the tree, and the one above it would be too large
+        level = next(i for i, found in enumerate(of_levels) if tuple(folder) in found)
+        above = next(one for one in of_levels[level - 1] if set(folder) <= set(one))
+        assert len(above) > len(organized.labels) // 3
     for level in (tree.n_levels, -tree.n_levels - 1):
         with pytest.raises(ValueError, match=r"^level: got "):
             organized.head_folders(level)
@@ -186,7 +192,7 @@ def test_text(organized: pa.Organization) -> None:
 
 
 def test_a_tolerance_is_told_where_it_ended_the_fit() -> None:
-    found = pa.organize(attention_like(12, 10, 6), n_iter=9, tol=0.9)
+    found = pa.organize(attention_like(12, 10, 6), tree="flexible", n_iter=9, tol=0.9)
     assert found.n_iter_ == 2
     assert found.history_[-1]["moved"] != (0, 0, 0)
     assert "which moved no tree by more than 0.9 at last" in found.summary()

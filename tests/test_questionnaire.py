@@ -55,7 +55,7 @@ def test_every_stage_is_the_transcription(shape: tuple[int, ...], options: dict[
     x = attention_like(*shape) if len(shape) == 3 else attention_like(*shape, 1)[:, :, 0]
     run = slow.questionnaire(x, n_iter=3, **options)
     for n_iter in (1, 2, 3):
-        fitted = pa.Questionnaire(n_iter, **options).fit(x)
+        fitted = pa.Questionnaire(n_iter, **{"tree": "flexible"} | options).fit(x)
         stages = run.iterations[fitted.n_iter_ - 1]
         for axis in range(x.ndim):
             assert np.array_equal(fitted.trees_[axis].labels, stages[axis].tree)
@@ -74,7 +74,7 @@ def test_every_stage_is_the_transcription(shape: tuple[int, ...], options: dict[
 def test_zeros_are_missing_in_the_paper_schedule_alone(schedule: Any) -> None:
     x = attention_like(20, 20, 9) * np.tri(20)[:, :, None]
     run = slow.questionnaire(x, schedule, n_iter=2)
-    fitted = pa.Questionnaire(2, schedule=schedule).fit(x)
+    fitted = pa.Questionnaire(2, tree="flexible", schedule=schedule).fit(x)
     assert all(np.array_equal(a, b) for a, b in zip(_labels(fitted.trees_), run.trees))
     assert all(relative_error(a, b) <= 1e-11 for a, b in zip(fitted.distances_, run.distances))
 
@@ -83,7 +83,7 @@ def test_zeros_are_missing_in_the_paper_schedule_alone(schedule: Any) -> None:
 def test_order_4(schedule: str) -> None:
     x = np.random.default_rng(0).standard_normal((7, 6, 5, 4)).cumsum(0).cumsum(1)
     run = slow.questionnaire(x, schedule, n_iter=2)
-    fitted = pa.Questionnaire(2, schedule=schedule).fit(x)  # type: ignore[arg-type]
+    fitted = pa.Questionnaire(2, tree="flexible", schedule=schedule).fit(x)  # type: ignore[arg-type]
     assert all(np.array_equal(a, b) for a, b in zip(_labels(fitted.trees_), run.trees))
     assert all(relative_error(a, b) <= 1e-11 for a, b in zip(fitted.distances_, run.distances))
 
@@ -91,15 +91,16 @@ def test_order_4(schedule: str) -> None:
 def test_larger_axis_uses_the_iterative_eigensolver_and_finds_the_same() -> None:
     x = attention_like(210, 12, 5)  # above DENSE points
     run = slow.questionnaire(x, n_iter=1)
-    fitted = pa.Questionnaire(1).fit(x)
+    fitted = pa.Questionnaire(1, tree="flexible").fit(x)
     assert all(np.array_equal(a, b) for a, b in zip(_labels(fitted.trees_), run.trees))
 
 
-def test_reference_backend_organises_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tree", ["entropy", "flexible"])
+def test_reference_backend_organises_the_same(monkeypatch: pytest.MonkeyPatch, tree: Any) -> None:
     x = attention_like(18, 14, 12)
-    fitted = pa.Questionnaire().fit(x)
+    fitted = pa.Questionnaire(3, tree=tree).fit(x)
     monkeypatch.setenv("PYATTNORG_BACKEND", "reference")
-    reference = pa.Questionnaire().fit(x)
+    reference = pa.Questionnaire(3, tree=tree).fit(x)
     assert reference.trees_ == fitted.trees_
     assert all(relative_error(a, b) <= 1e-11 for a, b in zip(fitted.distances_, reference.distances_))
 
@@ -124,10 +125,10 @@ def _starting(x: NDArray) -> list[pa.PartitionTree]:
 def test_trees_to_start_from() -> None:
     x = attention_like(14, 12, 9)
     given = [random_tree(14, 0), None, None]
-    fitted = pa.Questionnaire(1).fit(x, trees=given)
+    fitted = pa.Questionnaire(1, tree="flexible").fit(x, trees=given)
     expected = pa.tree_emd(x.transpose(2, 0, 1), [given[0], _starting(x)[1]])
     assert np.array_equal(fitted.distances_[2], expected)
-    again = pa.Questionnaire(3).fit(x, trees=pa.Questionnaire(20).fit(x).trees_)
+    again = pa.Questionnaire(3, tree="flexible").fit(x, trees=pa.Questionnaire(20, tree="flexible").fit(x).trees_)
     assert again.converged_ or again.n_iter_ == 3
 
 
@@ -141,7 +142,7 @@ def test_recovery_of_planted_trees_by_flexible_trees() -> (
     for seed in range(10):
         x, labels = planted((64, 64, 32), seed, alpha=0.5, noise=0.05, magnitudes="constant")
         true = [pa.PartitionTree.from_labels(rows) for rows in labels]
-        fitted = pa.Questionnaire().fit(x)
+        fitted = pa.Questionnaire(tree="flexible").fit(x)
         cophenetic += [_cophenetic(a, b) for a, b in zip(fitted.trees_, true)]
         entropy = fitted.history_[-1]["entropy"]
         ratio.append(entropy / pa.l1_entropy(pa.haar(x, true)))
@@ -153,11 +154,11 @@ def test_recovery_of_planted_trees_by_flexible_trees() -> (
     assert max(shuffled) <= 0.5
 
 
-@pytest.mark.parametrize("schedule", ["refined", "paper"])
-def test_pipeline_permuted_axes_permute_what_is_found(schedule: Any) -> None:
+@pytest.mark.parametrize("options", [{}, {"tree": "flexible"}, {"schedule": "paper"}], ids=str)
+def test_pipeline_permuted_axes_permute_what_is_found(options: dict[str, Any]) -> None:
     x, _ = planted((32, 32, 16), 1, magnitudes="random")
     p = [np.random.default_rng(axis).permutation(n) for axis, n in enumerate(x.shape)]
-    fitted, permuted = (pa.Questionnaire(schedule=schedule).fit(y) for y in (x, x[np.ix_(*p)]))
+    fitted, permuted = (pa.Questionnaire(**options).fit(y) for y in (x, x[np.ix_(*p)]))
     for axis in range(3):
         at = np.ix_(p[axis], p[axis])
         assert np.array_equal(fitted.trees_[axis].distance_matrix()[at], permuted.trees_[axis].distance_matrix())
@@ -165,28 +166,32 @@ def test_pipeline_permuted_axes_permute_what_is_found(schedule: Any) -> None:
 
 
 @pytest.mark.parametrize("scale", [4.0, 1e-30, 1e30, 1e-120, 1e120])
-def test_E2_scaling_changes_no_tree(scale: float) -> None:
+@pytest.mark.parametrize("tree", ["entropy", "flexible"])
+def test_E2_scaling_changes_no_tree(scale: float, tree: Any) -> None:
     x = attention_like(20, 18, 12, seed=2)
-    fitted, scaled = pa.Questionnaire().fit(x), pa.Questionnaire().fit(scale * x)
+    fitted, scaled = pa.Questionnaire(3, tree=tree).fit(x), pa.Questionnaire(3, tree=tree).fit(scale * x)
     assert [step["trees"] for step in scaled.history_] == [step["trees"] for step in fitted.history_]
     assert all(relative_error(a, scale * b) <= 1e-11 for a, b in zip(scaled.distances_, fitted.distances_))
     assert scaled.history_[-1]["entropy"] == pytest.approx(fitted.history_[-1]["entropy"], rel=1e-11)
 
 
 @pytest.mark.parametrize("power", [-60, -40, -20, 20, 40, 60])
-def test_scaling_float32_changes_no_tree(power: int) -> None:
+@pytest.mark.parametrize("tree", ["entropy", "flexible"])
+def test_scaling_float32_changes_no_tree(power: int, tree: Any) -> None:
     x = attention_like(20, 18, 12, seed=2).astype(np.float32)
-    fitted, scaled = pa.Questionnaire().fit(x), pa.Questionnaire().fit(np.float32(2.0**power) * x)
+    fitted, scaled = pa.Questionnaire(3, tree=tree).fit(x), pa.Questionnaire(3, tree=tree).fit(np.float32(2.0**power) * x)
     assert [step["trees"] for step in scaled.history_] == [step["trees"] for step in fitted.history_]
 
 
-def test_pipeline_twin_heads_are_at_0_and_siblings() -> None:
+@pytest.mark.parametrize("tree", ["entropy", "flexible"])
+def test_pipeline_twin_heads_are_at_0_and_siblings(tree: Any) -> None:
     x = attention_like(20, 18, 12)
     x[:, :, 7] = x[:, :, 2]
     for values in (x, x.astype(np.float32)):
-        fitted = pa.Questionnaire().fit(values)
+        fitted = pa.Questionnaire(tree=tree).fit(values)
         assert fitted.distances_[2][2, 7] == 0
-        assert fitted.trees_[2].labels[-2, 2] == fitted.trees_[2].labels[-2, 7]
+        sizes = fitted.trees_[2].distance_matrix()[2]  # of the smallest folder with each other head
+        assert sizes[7] == np.delete(sizes, 2).min()
 
 
 def test_pipeline_paper_schedule_never_changes_the_last_axis() -> None:
@@ -316,7 +321,7 @@ def test_degenerate_tensors(case: str, options: dict[str, Any], caplog: pytest.L
 
 @pytest.mark.parametrize("n", [2, 3, 8, 12, 40])
 def test_equal_points_are_one_folder(n: int) -> None:
-    fitted = pa.Questionnaire().fit(np.ones((n, n, n)) * 0.3)
+    fitted = pa.Questionnaire(tree="flexible").fit(np.ones((n, n, n)) * 0.3)
     for tree in fitted.trees_:
         assert tree == pa.PartitionTree.from_labels(np.zeros(n, int))
 
@@ -336,7 +341,7 @@ def test_scikit_learn_clones_it() -> None:
 
 def test_options_by_name() -> None:
     made = pa.Questionnaire()
-    assert made.get_params()["n_iter"] == 3
+    assert made.get_params()["n_iter"] is None
     assert made.set_params(n_iter=1, schedule="paper") is made
     assert made.get_params(deep=True)["schedule"] == "paper"
     assert repr(made) == "Questionnaire(n_iter=1, schedule='paper')"
@@ -441,7 +446,7 @@ def test_what_is_found_by_axis() -> None:
 
 def test_progress_counts_up_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     told: list[tuple[str, int, int]] = []
-    fitted = pa.Questionnaire(2, verbose=True).fit(
+    fitted = pa.Questionnaire(2, tree="flexible", verbose=True).fit(
         attention_like(12, 10, 6), progress=lambda stage, done, total: told.append((stage, done, total))
     )
     total = 2 + 2 * 3

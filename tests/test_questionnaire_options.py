@@ -124,14 +124,14 @@ def test_affinities_to_start_from() -> None:
     first = [pa.flexible_tree(affinity), pa.flexible_tree(_initial(1))]
     assert np.array_equal(fitted.distances_[2], pa.tree_emd(X.transpose(2, 0, 1), first))
     own = pa.Questionnaire(2).fit(X, affinities=[_initial(0), _initial(1), random_affinity(9, 1)])
-    assert own.trees_ == pa.Questionnaire(2).fit(X).trees_
+    assert own.trees_ == pa.Questionnaire(2, tree="flexible").fit(X).trees_
     torch = pytest.importorskip("torch")
     same = pa.Questionnaire(1).fit(X, affinities=[torch.tensor(affinity), None, None])
     assert same.trees_ == fitted.trees_
     assert pa.organize(X, n_iter=1, affinities=[affinity, None, None]).trees_ == fitted.trees_
     tree = random_tree(14, 1)
     both = pa.Questionnaire(1).fit(X, trees=[tree, None, None], affinities=[affinity, None, None])
-    assert both.trees_ == pa.Questionnaire(1).fit(X, trees=[tree, None, None]).trees_  # a tree says more
+    assert both.trees_ == pa.Questionnaire(1, tree="flexible").fit(X, trees=[tree, None, None]).trees_  # a tree says more
 
 
 def test_affinities_of_two_axes_in_the_papers_order() -> None:
@@ -205,7 +205,7 @@ def test_random_trees_of_other_orders(order: int) -> None:
 
 
 def test_history_measures_how_far_trees_moved() -> None:
-    fitted = pa.Questionnaire(4).fit(X)
+    fitted = pa.Questionnaire(4, tree="flexible").fit(X)
     first = fitted.history_[0]["moved"]
     assert first[2] is None
     assert first[0] == pa.tree_distance(pa.flexible_tree(_initial(0)), fitted.history_[0]["trees"][0])
@@ -219,16 +219,16 @@ def test_history_measures_how_far_trees_moved() -> None:
 
 def test_it_stops_where_trees_move_no_farther_than_told() -> None:
     x = attention_like(30, 26, 12)
-    full = pa.Questionnaire(12).fit(x)
+    full = pa.Questionnaire(12, tree="flexible").fit(x)
     moves = [max(m for m in step["moved"] if m is not None) for step in full.history_]
     assert len(moves) > 2
     for tol in (1e-9, sorted(moves[1:])[0], sorted(moves[1:])[-1], 1.0):
-        fitted = pa.Questionnaire(12, tol=tol).fit(x)
+        fitted = pa.Questionnaire(12, tree="flexible", tol=tol).fit(x)
         stop = next((i for i, m in enumerate(moves) if i and m <= tol), len(moves) - 1)  # heads move first in round 2
         assert fitted.n_iter_ == stop + 1
         assert fitted.converged_ == (moves[stop] <= tol or full.converged_)
         assert fitted.history_ == full.history_[: stop + 1]
-    assert pa.Questionnaire(1, tol=1.0).fit(x).converged_ is False
+    assert pa.Questionnaire(1, tree="flexible", tol=1.0).fit(x).converged_ is False
 
 
 def test_a_fixed_point_is_one() -> None:
@@ -273,3 +273,38 @@ def test_all_options_at_once_take_any_array(form: Any) -> None:
         torch.tensor(np.array(x)), trees=[None, None, random_tree(9, 0)]
     )
     assert same.history_ == fitted.history_
+
+
+# -- which trees are built where none are named -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schedule": "paper"},
+        {"alpha": 0.5},
+        {"beta": (1.0, 1.0, 0.0)},
+        {"constant": 2.0},
+        {"initial": ("cosine", "gaussian", "cosine")},
+        {"weights": lambda tree: np.ones(tree.n_folders)},
+        {"missing": 0.0},
+    ],
+    ids=lambda one: next(iter(one)),
+)
+def test_options_of_affinities_ask_for_flexible_trees(options: dict[str, Any]) -> None:
+    fitted = pa.Questionnaire(2, **options).fit(X)
+    assert fitted.tree_kinds_ == ("flexible",) * 3
+    assert fitted.trees_ == pa.Questionnaire(2, tree="flexible", **options).fit(X).trees_
+
+
+def test_least_entropy_trees_are_the_default_and_stop_by_themselves() -> None:
+    fitted = pa.Questionnaire().fit(X)
+    assert fitted.tree_kinds_ == ("entropy",) * 3
+    assert fitted.converged_
+    assert fitted.trees_ == pa.Questionnaire(50, tree="entropy").fit(X).trees_ == pa.organize(X).trees_
+    told = pa.Questionnaire(n_iter=2, beta=(1.0, 1.0, 1.0), tol=0.0, schedule="refined").fit(X)
+    assert told.tree_kinds_ == ("entropy",) * 3
+    assert pa.Questionnaire(schedule="paper").fit(X).n_iter_ <= 3
+    assert pa.Questionnaire().fit(X, affinities=[_initial(0), None, None]).tree_kinds_ == ("flexible",) * 3
+    with pytest.raises(ValueError, match="schedule: 'paper'"):
+        pa.Questionnaire(tree="entropy", schedule="paper").fit(X)

@@ -323,3 +323,12 @@ def test_random_trees_of_the_tests_have_chains_and_wide_folders() -> None:
     folders = tree.folders()
     assert (folders.last_level > folders.first_level).any()
     assert np.bincount(folders.parent[1:]).max() > 2
+
+
+def test_parts_are_the_coarsest_folders_of_a_size() -> None:
+    chain = pa.PartitionTree.from_linkage(np.array([[0, 1], [2, 4], [3, 5]]))
+    assert [chain.parts(n).tolist() for n in (1, 2, 3, 4)] == [[0, 1, 2, 3], [0, 0, 1, 2], [0, 0, 0, 1], [0, 0, 0, 0]]
+    assert pa.PartitionTree.dyadic(7).parts(2).tolist() == [0, 0, 1, 1, 2, 2, 3]
+    assert pa.PartitionTree.dyadic(1).parts(5).tolist() == [0]
+    with pytest.raises(ValueError, match=r"^largest: got 0"):
+        chain.parts(0)

@@ -33,6 +33,8 @@ FIXED = ("given order", "shuffled", "identity")  # bases that no data has a say 
 CANDIDATES = ("entropy", "flexible", "binary")  # kinds that a questionnaire builds, one of which is the default
 PICTURES = ROOT / "docs" / "entropy-study"
 
+pa.set_num_threads(1)  # results are the same for any number; tensors are too small for more to pay
+
 
 class Numbers(NamedTuple):
     """How sparse coefficients are: normalised l1 entropy, effective number, share of them for an error of 5 %."""

@@ -32,12 +32,12 @@ SEEDS = range(10)
 def found(model: Model, name: str) -> dict[str, Any]:
     """The numbers of one network; what is large is let go."""
     scores = captured(model, name)["scores"]
-    result = pa.softmax_invariance(scores)
+    result = pa.softmax_invariance(scores, tree="flexible")
     filled = scores.filled()
     centred = filled.values - filled.values.mean(1, keepdims=True)
     logs = result.organizations["logweights"].network.values
     recentred = logs - logs.mean(1, keepdims=True)
-    one, two = (pa.organize(x.astype(np.float64)) for x in (centred, recentred))
+    one, two = (pa.organize(x.astype(np.float64), tree="flexible") for x in (centred, recentred))
     return {
         "shared": result.shared,
         "residual": np.array([row["residual"] for row in result.table]),

@@ -133,7 +133,7 @@ def _capture(model: Model, name: str) -> Mapping[str, pa.NetworkTensor]:
 
 
 def _organization(model: Model, name: str, kind: str, schedule: str) -> pa.Organization:
-    return pa.organize(captured(model, name)[kind], schedule=schedule)
+    return pa.organize(captured(model, name)[kind], tree="flexible", schedule=schedule)
 
 
 # What is pretrained is asked for by every section; of random weights only numbers are kept, by those who ask.

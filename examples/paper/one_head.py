@@ -34,7 +34,7 @@ def reordered(model: Model, name: str, kind: str, head: int) -> tuple[NDArray[np
     """A head as it came, organised, and shuffled; then its entropies given, organised, shuffled."""
     network = captured(model, name)[kind].filled()
     x = network[head].astype(np.float64)
-    found = pa.Questionnaire(10, alpha=1.0, beta=0.0).fit(x)
+    found = pa.Questionnaire(10, tree="flexible", alpha=1.0, beta=0.0).fit(x)
     first = [found.embedding(axis, 1).coordinates[:, 0] for axis in range(2)]
     order = [smooth_order(tree, phi) for tree, phi in zip(found.trees_, first)]
     rng = np.random.default_rng(0)

@@ -42,9 +42,9 @@ class Masked(str, Enum):
 class Tree(str, Enum):
     """Kinds of trees."""
 
+    entropy = "entropy"
     flexible = "flexible"
     binary = "binary"
-    entropy = "entropy"
 
 
 class Schedule(str, Enum):
@@ -120,8 +120,13 @@ def analyze(
     masked: Annotated[
         Masked, typer.Option(help="What stands in cells of scores that the model cannot see.")
     ] = Masked.mean,
-    n_iter: Annotated[int, typer.Option(min=1, help="Rounds of the questionnaire at most.")] = 3,
-    tree: Annotated[Tree, typer.Option(help="Kind of trees.")] = Tree.flexible,
+    n_iter: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rounds of the questionnaire at most; without it 3, of entropy trees until they settle."),
+    ] = None,
+    tree: Annotated[
+        Tree | None, typer.Option(help="Kind of trees; without it entropy, and flexible with --schedule paper.")
+    ] = None,
     schedule: Annotated[
         Schedule, typer.Option(help="Always the latest trees, or as the paper does.")
     ] = Schedule.refined,
@@ -162,7 +167,7 @@ def analyze(
             group=group,
             max_length=max_length,
             masked=masked.value,
-            options={"n_iter": n_iter, "tree": tree.value, "schedule": schedule.value},
+            options={"n_iter": n_iter, "tree": tree and tree.value, "schedule": schedule.value},
             head=head,
             loading={"device": device, "dtype": dtype, "revision": revision},
             threads=threads,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyattnorg.organization import Organization
+from pyattnorg.organization import Organization, counted
 
 MOST = 5  # heads named as the most and the least involved
 SHOWN = 10  # folders in the table
@@ -64,7 +64,7 @@ def print_table(told: Mapping[str, Any], report: Path) -> None:
     trees = (f"{axis:8s} {t['levels']:2d} levels, {t['folders']:4d} folders" for axis, t in told["trees"].items())
     settled = "no tree changed in the last" if told["converged"] else "trees still changed in the last"
     add("trees", *trees, f"after {told['iterations']} iteration{'s' * (told['iterations'] > 1)}, {settled}")
-    add(f"{len(told['head_folders'])} folders", *_folders(told["head_folders"]))
+    add("folders", counted(told["head_folders"]), *_folders(told["head_folders"]))
     add(
         "l1 entropy",
         f"{entropy['before']:.4f} before, {entropy['after']:.4f} after organisation",

@@ -39,13 +39,16 @@ def facts(view: View) -> str:
     q, k, h = o.network.shape
     layers = len({(g, int(n)) for g, n in zip(o.network.heads.group, view.layers)})
     entropies = {name: f"{value:.3f}" for name, value in o.entropies().items()}
+    alone = sum(len(folder) == 1 for folder in view.folders)
     top = max(view.rows, key=lambda row: row["involvement"])
     order = f"l1 entropy organised; {entropies['given']} as given, {entropies['shuffled']} shuffled (lower: more order)"
     cards = [
         (_many(h, "head"), f"in {_many(layers, 'layer')}, {q} queries {TIMES} {k} keys, attention {o.network.kind}"),
         (
-            _many(len(view.folders), "folder"),
-            f"of heads that attend alike, of a tree with {o.trees_[HEADS].n_levels} levels",
+            _many(len(view.folders) - alone, "folder"),
+            "of heads that attend alike"
+            + (f", {_many(alone, 'head')} like no other," if alone else ",")
+            + f" in a tree of {o.trees_[HEADS].n_levels} levels",
         ),
         (entropies["organized"], order),
         (top["label"], "the most involved head: none carries more of the coarse structure"),
@@ -187,7 +190,10 @@ def verdict(view: View) -> str:
 def particulars(view: View, seconds: Mapping[str, float]) -> str:
     """How the page came about: options, iterations, left-out points, what is drawn with less detail, times."""
     o = view.organization
-    options = ", ".join(f"{name} {value}" for name, value in o.questionnaire.get_params().items() if name != "verbose")
+    kinds = dict.fromkeys(o.questionnaire.tree_kinds_)
+    params = o.questionnaire.get_params() | {"tree": o.questionnaire.tree_kinds_ if len(kinds) > 1 else next(iter(kinds))}
+    unsaid = ("verbose", *(name for name, value in params.items() if value is None))
+    options = ", ".join(f"{name} {value}" for name, value in params.items() if name not in unsaid)
     history = " → ".join(f"{iteration['entropy']:.4f}" for iteration in o.history_)
     trees = "; ".join(
         f"{what}: {o.trees_[axis].n_levels} levels, {o.trees_[axis].n_folders} folders"
