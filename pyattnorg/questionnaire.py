@@ -38,9 +38,9 @@ class Questionnaire:
     """Organise every axis of a tensor by trees that explain one another (arXiv 2506.15541, after Ankenman 2014).
 
     An estimator in the manner of scikit-learn. In every iteration the last axis (the heads of a network) is organised
-    first, then the others in order, each by the trees of all others: by default for the least entropy of the coefficients
-    (`pyattnorg.entropy_tree`), or as in the paper, where those trees give a distance (`pyattnorg.tree_emd`), the distance
-    an affinity, the affinity a tree.
+    first, then the others in order, each by the trees of all others: by default for the least entropy of the
+    coefficients (`pyattnorg.entropy_tree`), or as in the paper, where those trees give a distance
+    (`pyattnorg.tree_emd`), the distance an affinity, the affinity a tree.
 
     Options marked "per axis" are one for all axes, or a tuple of one each.
 

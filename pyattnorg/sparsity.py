@@ -119,11 +119,13 @@ def coefficients_needed(c: Array, error: float = 0.05) -> int:
 
 def _energies(c: Array) -> NDArray[np.float64]:
     """Squares of coefficients in units of the largest one, smallest first."""
-    values = np.abs(given(c, "c", min_ndim=0).values).ravel()
-    largest = float(values.max(initial=0.0))
+    values = np.sort(
+        np.abs(given(c, "c", min_ndim=0).values), axis=None
+    )  # as they are: that is quicker than in float64
+    largest = float(values[-1]) if values.size else 0.0
     if largest:
         values = values.astype(np.float64) / largest
-    out: NDArray[np.float64] = np.square(np.sort(values), dtype=np.float64)
+    out: NDArray[np.float64] = np.square(values, dtype=np.float64)
     return out
 
 

@@ -179,7 +179,10 @@ def test_E2_scaling_changes_no_tree(scale: float, tree: Any) -> None:
 @pytest.mark.parametrize("tree", ["entropy", "flexible"])
 def test_scaling_float32_changes_no_tree(power: int, tree: Any) -> None:
     x = attention_like(20, 18, 12, seed=2).astype(np.float32)
-    fitted, scaled = pa.Questionnaire(3, tree=tree).fit(x), pa.Questionnaire(3, tree=tree).fit(np.float32(2.0**power) * x)
+    fitted, scaled = (
+        pa.Questionnaire(3, tree=tree).fit(x),
+        pa.Questionnaire(3, tree=tree).fit(np.float32(2.0**power) * x),
+    )
     assert [step["trees"] for step in scaled.history_] == [step["trees"] for step in fitted.history_]
 
 

@@ -131,7 +131,9 @@ def test_affinities_to_start_from() -> None:
     assert pa.organize(X, n_iter=1, affinities=[affinity, None, None]).trees_ == fitted.trees_
     tree = random_tree(14, 1)
     both = pa.Questionnaire(1).fit(X, trees=[tree, None, None], affinities=[affinity, None, None])
-    assert both.trees_ == pa.Questionnaire(1, tree="flexible").fit(X, trees=[tree, None, None]).trees_  # a tree says more
+    assert (
+        both.trees_ == pa.Questionnaire(1, tree="flexible").fit(X, trees=[tree, None, None]).trees_
+    )  # a tree says more
 
 
 def test_affinities_of_two_axes_in_the_papers_order() -> None:

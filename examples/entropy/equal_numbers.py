@@ -52,7 +52,9 @@ def section() -> str:
         [
             "## Equal numbers kept",
             "Error, in per cent, of as many numbers as least-entropy trees need coefficients for 5 %, in sample.",
-            table(["network", "tensor", "numbers kept, %", "flexible trees", "singular values of heads", "Tucker"], rows),
+            table(
+                ["network", "tensor", "numbers kept, %", "flexible trees", "singular values of heads", "Tucker"], rows
+            ),
         ]
     )
 

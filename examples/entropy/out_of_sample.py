@@ -54,7 +54,7 @@ def in_sample(model: Model, kind: str) -> Table:
 
 @cache
 def carried(model: Model, kind: str) -> Table:
-    """The head tree of one input in the query and key trees of another: all ordered pairs, the target varies slowest."""
+    """The head tree of one input in the query and key trees of another: all ordered pairs, by target."""
     out: Table = {tree: [] for tree in (*KINDS, "HOSVD", "leaves permuted")}
     bases = {name: singular_bases(tensor(model, name, kind)) for name in inputs_of(model)}
     for i, (target, source) in enumerate(permutations(inputs_of(model), 2)):
@@ -210,7 +210,9 @@ def section() -> str:
     """The section of the page."""
     rows = []
     for (network, kind, test), cell in scores().items():
-        rows.append([network, kind, test, *(f"{v:.3f}" for tree in CANDIDATES if tree != "flexible" for v in cell[tree])])
+        rows.append(
+            [network, kind, test, *(f"{v:.3f}" for tree in CANDIDATES if tree != "flexible" for v in cell[tree])]
+        )
     made, axes = figure(1, 3, height=3.2)
     names = [f"{model.name.split()[0]} {kind}" for model, kind in cases()]
     for ax, test in zip(axes[0], TESTS):

@@ -20,8 +20,8 @@ SECTIONS = (out_of_sample, nulls, stability, equal_numbers, head_tree)
 PAGE = ROOT / "docs" / "entropy-study.md"
 METRICS = Path(__file__).with_name("metrics.md")
 ADDED = """Added after a first run on one network, which showed that they were needed: *leaves permuted* for held-out
-heads, too (the trees of the fitted half with their leaves at random places), since the shape of a tree has a gain of its own;
-and of two trees' levels only those of 2 folders to a third of the heads, since roots always agree."""
+heads, too (the trees of the fitted half with their leaves at random places), since the shape of a tree has a gain of
+its own; and of two trees' levels only those of 2 folders to a third of the heads, since roots always agree."""
 
 
 def introduction() -> str:
@@ -29,9 +29,9 @@ def introduction() -> str:
     return "\n\n".join(
         [
             "# Least-entropy trees, out of sample",
-            "[Least-entropy trees](entropy.md) are built to lower the number by which trees are judged, so that a lower "
-            "number on the tensor that they were built for proves little. This page is about what is left of the gain "
-            "for inputs and heads that they have not seen, on tensors with nothing to find, and beside everything else "
+            "[Least-entropy trees](entropy.md) are built to lower the number by which trees are judged, so that a "
+            "lower number on the tensor that they were built for proves little. This page is about what is left of the "
+            "gain for inputs and heads that they have not seen, on tensors with nothing to find, and beside everything else "
             "that compresses a tensor. All of it, verdicts included, is written by `make entropy`, offline; every "
             "section has a script of its own in `examples/entropy/`.",
         ]
@@ -51,8 +51,8 @@ def verdict() -> str:
         lost = [" ".join(cell) for cell, each in cells.items() if each["entropy"][place] >= 1]
         best = min(cells, key=lambda cell: cells[cell]["entropy"][place])
         lines.append(
-            f"- **Against flexible trees by {what}**, least-entropy trees win in {len(cells) - len(lost)} of {len(cells)} "
-            f"cells, at best {cells[best]['entropy'][place]:.3f} ({' '.join(best)}). "
+            f"- **Against flexible trees by {what}**, least-entropy trees win in {len(cells) - len(lost)} of "
+            f"{len(cells)} cells, at best {cells[best]['entropy'][place]:.3f} ({' '.join(best)}). "
             + (f"**The gain does not survive** in: {'; '.join(lost)}." if lost else "The gain survives in all of them.")
         )
     kept = []
@@ -75,7 +75,9 @@ def verdict() -> str:
             median = {basis: np.median([one.share for one in each]) for basis, each in found.items()}
             best = min(median, key=median.__getitem__)
             if best != "entropy":
-                told.append(f"{model.name} {kind}: {best} ({100 * median[best]:.2f} %, entropy {100 * median['entropy']:.2f} %)")
+                told.append(
+                    f"{model.name} {kind}: {best} ({100 * median[best]:.2f} %, entropy {100 * median['entropy']:.2f} %)"
+                )
         lines.append(
             f"- **Another basis needs fewer coefficients**, test *{title}*: "
             + ("; ".join(told) if told else "in no tensor")
@@ -89,7 +91,11 @@ def verdict() -> str:
             f"{np.median([g.held_out_over_flexible for g in each]):.2f} held out, "
             f"{np.median([g.held_out_over_permuted for g in each]):.2f} over permuted leaves"
         )
-    lines.append("- **Nulls**, median ē over flexible trees, and over the same trees with leaves permuted: " + "; ".join(shape) + ".")
+    lines.append(
+        "- **Nulls**, median ē over flexible trees, and over the same trees with leaves permuted: "
+        + "; ".join(shape)
+        + "."
+    )
     agree = {
         name: np.median([a.cophenetic for model, kind in cases() for a in stability.between_inputs(model, kind, name)])
         for name in stability.TREES

@@ -29,11 +29,16 @@ class Agreement(NamedTuple):
     mantel: float
 
 
-def telling(tree: pa.PartitionTree) -> NDArray[np.int32]:
-    """Labels of the levels of 2 folders to a third of the heads: roots are all the same, and so are single heads."""
+def telling(tree: pa.PartitionTree) -> NDArray[np.intp]:
+    """Levels of 2 folders to a third of the heads: roots are all the same, and so are single heads."""
     count = tree.labels.max(1) + 1
-    levels: NDArray[np.int32] = tree.labels[(count >= 2) & (count <= max(2, tree.n_leaves / 3))]
-    return levels if len(levels) else tree.labels[1:2]
+    levels = np.flatnonzero((count >= 2) & (count <= max(2, tree.n_leaves / 3)))
+    return levels if len(levels) else np.array([1])
+
+
+def rand_index(one: pa.PartitionTree, other: pa.PartitionTree) -> float:
+    """Largest adjusted Rand index of any two telling levels."""
+    return float(np.asarray(pa.adjusted_rand_index(one, other))[np.ix_(telling(one), telling(other))].max())
 
 
 def agreement(a: Fit, b: Fit, seed: int) -> Agreement:
@@ -41,8 +46,8 @@ def agreement(a: Fit, b: Fit, seed: int) -> Agreement:
     one, other = a.trees[HEADS], b.trees[HEADS]
     return Agreement(
         pa.cophenetic_correlation(one, other),
-        float(np.max(pa.adjusted_rand_index(telling(one), telling(other)))),
-        float(np.max(pa.adjusted_rand_index(telling(one), telling(permuted(other, seed))))),
+        rand_index(one, other),
+        rand_index(one, permuted(other, seed)),
         pa.mantel(a.distances[HEADS].astype(float), b.distances[HEADS].astype(float), n_permutations=1).correlation,
     )
 

@@ -1,4 +1,4 @@
-"""What is studied: four networks, five inputs each, kinds of trees, and the numbers that decide, fixed before the runs."""
+"""What is studied: four networks, five inputs each, kinds of trees, and the numbers that decide."""
 
 from __future__ import annotations
 

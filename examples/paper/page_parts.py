@@ -33,7 +33,7 @@ def _number(value: float, digits: int) -> str:
 
 
 def picture(figure: Any, name: str, caption: str, folder: Path | None = None) -> str:
-    """Write a figure as a PNG of less than 150 kB, beside the page of the paper or in a folder of docs/; its Markdown."""
+    """Write a figure as a PNG of less than 150 kB, for the paper's page or in a folder of docs/; its Markdown."""
     import matplotlib.pyplot as plt
 
     shown = "paper" if folder is None else folder.name

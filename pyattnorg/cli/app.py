@@ -122,7 +122,9 @@ def analyze(
     ] = Masked.mean,
     n_iter: Annotated[
         int | None,
-        typer.Option(min=1, help="Rounds of the questionnaire at most; without it 3, of entropy trees until they settle."),
+        typer.Option(
+            min=1, help="Rounds of the questionnaire at most; without it 3, of entropy trees until they settle."
+        ),
     ] = None,
     tree: Annotated[
         Tree | None, typer.Option(help="Kind of trees; without it entropy, and flexible with --schedule paper.")

@@ -191,7 +191,9 @@ def particulars(view: View, seconds: Mapping[str, float]) -> str:
     """How the page came about: options, iterations, left-out points, what is drawn with less detail, times."""
     o = view.organization
     kinds = dict.fromkeys(o.questionnaire.tree_kinds_)
-    params = o.questionnaire.get_params() | {"tree": o.questionnaire.tree_kinds_ if len(kinds) > 1 else next(iter(kinds))}
+    params = o.questionnaire.get_params() | {
+        "tree": o.questionnaire.tree_kinds_ if len(kinds) > 1 else next(iter(kinds))
+    }
     unsaid = ("verbose", *(name for name, value in params.items() if value is None))
     options = ", ".join(f"{name} {value}" for name, value in params.items() if name not in unsaid)
     history = " → ".join(f"{iteration['entropy']:.4f}" for iteration in o.history_)
