@@ -95,8 +95,8 @@ def section() -> str:
             "## Nulls",
             "ē of least-entropy trees over that of others. In sample they gain on noise, too. Held-out heads tell what "
             "is organisation, in the last column: the same trees with their leaves at random places. What is left "
-            "between that column and the one before it is the gain of the trees' shape alone: lopsided trees mix few entries, "
-            "so that what is sparse as it came stays sparse.",
+            "between that column and the one before it is the gain of the trees' shape alone: lopsided trees mix few "
+            "entries, so that what is sparse as it came stays sparse.",
             table(["network", "tensor", "what", "own trees / flexible", "own trees / identity",
                    "held-out heads / flexible", "… / shuffled dyadic", "… / leaves permuted"], rows),
         ]

@@ -31,8 +31,8 @@ def introduction() -> str:
             "# Least-entropy trees, out of sample",
             "[Least-entropy trees](entropy.md) are built to lower the number by which trees are judged, so that a "
             "lower number on the tensor that they were built for proves little. This page is about what is left of the "
-            "gain for inputs and heads that they have not seen, on tensors with nothing to find, and beside everything else "
-            "that compresses a tensor. All of it, verdicts included, is written by `make entropy`, offline; every "
+            "gain for inputs and heads that they have not seen, on tensors with nothing to find, and beside everything "
+            "else that compresses a tensor. All of it, verdicts included, is written by `make entropy`, offline; every "
             "section has a script of its own in `examples/entropy/`.",
         ]
     )
