@@ -135,7 +135,11 @@ def test_mean_distances_between_folders(there: Any) -> None:
     assert got == pytest.approx(exact, rel=1e-12)
 
 
-@pytest.mark.parametrize("options", [{}, {"schedule": "paper"}, {"initial": "gaussian", "tree": "binary"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{"tree": "entropy"}, {"tree": "flexible"}, {"schedule": "paper"}, {"initial": "gaussian", "tree": "binary"}],
+    ids=str,
+)
 def test_a_questionnaire_finds_the_same_trees(options: dict[str, Any], there: Any) -> None:
     x = np.random.default_rng(3).random(SHAPE)
     here, found = (pa.Questionnaire(2, **options).fit(values) for values in (x, there(x)))
@@ -152,7 +156,7 @@ def test_a_questionnaire_finds_the_same_trees(options: dict[str, Any], there: An
 def test_masked_cells_never_reach_the_device(there: Any) -> None:
     x = np.random.default_rng(4).random(SHAPE).astype(np.float32)
     x[3, 5] = -np.inf
-    here, found = (pa.Questionnaire(1).fit(values) for values in (x, there(x)))
+    here, found = (pa.Questionnaire(1, tree="flexible").fit(values) for values in (x, there(x)))
     assert found.trees_ == here.trees_
 
 

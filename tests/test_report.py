@@ -113,8 +113,11 @@ def test_it_says_what_it_shows(page, organization):
         "What was captured",
     ):
         assert said in page.text
-    for number, folder in enumerate(organization.head_folders()):
-        assert f"Folder {number}: {len(folder)} head" in page.text
+    folders = organization.head_folders()
+    for number, folder in enumerate(folders):
+        assert (f"Folder {number}: {len(folder)} heads" in page.text) == (len(folder) > 1)
+    alone = sum(len(folder) == 1 for folder in folders)
+    assert (f"Alone: {alone} head" in page.text) == (alone > 0)
     entropies = organization.entropies()
     for name in ("organized", "given", "shuffled", "entries"):
         assert f"{entropies[name]:.4f}" in page.text

@@ -81,12 +81,19 @@ def print_table(told: Mapping[str, Any], report: Path) -> None:
 
 def _folders(folders: list[list[str]], named: int = 6) -> list[str]:
     lines = []
-    for number, heads in enumerate(folders[:SHOWN]):
-        more = f" and {len(heads) - named} more" if len(heads) > named else ""
-        lines.append(f"{number}: {len(heads):3d}  {' '.join(heads[:named])}{more}")
-    if len(folders) > SHOWN:
-        lines.append(f"and {len(folders) - SHOWN} more")
+    shared = [(number, heads) for number, heads in enumerate(folders) if len(heads) > 1]
+    for number, heads in shared[:SHOWN]:
+        lines.append(f"{number:2d}: {len(heads):3d}  {_named(heads, named)}")
+    if len(shared) > SHOWN:
+        lines.append(f"and {len(shared) - SHOWN} more")
+    alone = [heads[0] for heads in folders if len(heads) == 1]
+    if alone:
+        lines.append(f"alone:   {_named(alone, named)}")
     return lines
+
+
+def _named(heads: list[str], most: int) -> str:
+    return " ".join(heads[:most]) + (f" and {len(heads) - most} more" if len(heads) > most else "")
 
 
 __all__ = ["as_dict", "print_json", "print_table"]

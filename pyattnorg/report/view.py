@@ -47,6 +47,11 @@ class View:
         return [[at[label] for label in folder] for folder in self.organization.head_folders()]
 
     @cached_property
+    def shared(self) -> list[int]:
+        """Numbers of the folders of more than one head."""
+        return [i for i, folder in enumerate(self.folders) if len(folder) > 1]
+
+    @cached_property
     def heads(self) -> Blocks:
         """Heads as the tree and the scatter show them."""
         return by_tree(self.organization.trees_[HEADS], MOST_HEADS)
@@ -119,8 +124,8 @@ class View:
                 said.append(f"{len(self.rows):,} heads are drawn as {n_shown} folders of their tree in {what}")
         if len(self.rows) > MOST_HEADS:
             said.append(f"the table lists the {MOST_HEADS} most involved heads, and the gallery shows folders only")
-        if len(self.folders) > MOST_FOLDERS:
-            said.append(f"the gallery shows the {MOST_FOLDERS} largest of {len(self.folders)} folders of heads")
+        if len(self.shared) > MOST_FOLDERS:
+            said.append(f"the gallery shows the {MOST_FOLDERS} largest of {len(self.shared)} folders of heads")
         return said
 
 

@@ -39,13 +39,13 @@ def facts(view: View) -> str:
     q, k, h = o.network.shape
     layers = len({(g, int(n)) for g, n in zip(o.network.heads.group, view.layers)})
     entropies = {name: f"{value:.3f}" for name, value in o.entropies().items()}
-    alone = sum(len(folder) == 1 for folder in view.folders)
+    alone = len(view.folders) - len(view.shared)
     top = max(view.rows, key=lambda row: row["involvement"])
     order = f"l1 entropy organised; {entropies['given']} as given, {entropies['shuffled']} shuffled (lower: more order)"
     cards = [
         (_many(h, "head"), f"in {_many(layers, 'layer')}, {q} queries {TIMES} {k} keys, attention {o.network.kind}"),
         (
-            _many(len(view.folders) - alone, "folder"),
+            _many(len(view.shared), "folder"),
             "of heads that attend alike"
             + (f", {_many(alone, 'head')} like no other," if alone else ",")
             + f" in a tree of {o.trees_[HEADS].n_levels} levels",
@@ -69,8 +69,8 @@ def about_head(view: View) -> str:
 
 
 def gallery(view: View) -> str:
-    """Every folder of heads: its mean, where its attention goes, and its heads as small pictures."""
-    by_size = sorted(range(len(view.folders)), key=lambda i: (-len(view.folders[i]), i))
+    """Every folder of heads: its mean, where its attention goes, its heads as small pictures; then heads alone."""
+    by_size = sorted(view.shared, key=lambda i: (-len(view.folders[i]), i))
     shown = sorted(by_size[:MOST_FOLDERS])
     n_heads = len(view.rows)
     side = 64 if n_heads <= 128 else 48 if n_heads <= 256 else 32
@@ -87,6 +87,14 @@ def gallery(view: View) -> str:
             f'<div class="folder"><img alt="mean of folder {number}" src="{data_uri(mean)}"><div>'
             f"<h3>Folder {number}: {_many(len(heads), 'head')}, {layer_span(view.layers[heads])}</h3>"
             f'<div class="soft">{escape(_habits(view, heads))}</div>{_row_of(pictures)}</div></div>'
+        )
+    alone = [folder[0] for folder in view.folders if len(folder) == 1]
+    if alone:
+        pictures = [_picture(view.rows[i], small(values[:, :, i], side), most) for i in alone if n_heads <= MOST_HEADS]
+        parts.append(
+            f'<div class="folder"><div></div><div><h3>Alone: {_many(len(alone), "head")}, '
+            f'{layer_span(view.layers[alone])}</h3><div class="soft">like no other, each a folder of its own</div>'
+            f"{_row_of(pictures)}</div></div>"
         )
     return "".join(parts)
 
