@@ -23,6 +23,7 @@ SHARES = ("previous", "same", "next", "first", "separator")
 PATTERNS = (*SHARES, "uniform", "content")
 SEPARATORS = {"[SEP]", ".", ",", ";", ">>"}
 LEAST_SHARE, LEAST_UNIFORM = 0.3, 0.9
+MOST = 5  # folders that are named
 
 
 def tokens(model: Model, name: str) -> list[str]:
@@ -134,8 +135,9 @@ def found(model: Model, kind: str, tree: str) -> dict[str, Told]:
 def folders(model: Model, kind: str, least: int = 3) -> list[str]:
     """Folders of `least` heads or more, of one pattern that is not content, the largest of each branch."""
     tree = joint_head_tree(model, inputs_of(model), kind, "entropy")
+    found: list[tuple[int, str]] = []
     labels = networks.captured(model, inputs_of(model)[0])["weights"].labels
-    pattern, taken, out = patterns(model), np.zeros(tree.n_leaves, bool), []
+    pattern, taken = patterns(model), np.zeros(tree.n_leaves, bool)
     for level in tree.labels:
         for folder in range(int(level.max()) + 1):
             heads = np.flatnonzero(level == folder)
@@ -144,8 +146,10 @@ def folders(model: Model, kind: str, least: int = 3) -> list[str]:
                 taken[heads] = True
                 name = PATTERNS[kinds.pop()]
                 if name != "content":
-                    out.append(f"{name}: " + " ".join(labels[i] for i in heads))
-    return out
+                    found.append((len(heads), f"{name}: " + " ".join(labels[i] for i in heads)))
+    found.sort(key=lambda one: -one[0])
+    more = [f"and {len(found) - MOST} more"] if len(found) > MOST else []
+    return [text for _, text in found[:MOST]] + more
 
 
 def _draw(model: Model, ax: Any, kind: str) -> None:
@@ -196,7 +200,10 @@ def section() -> str:
             table(["network", *PATTERNS], counts),
             f"Beyond chance (p ≤ .01) siblings in the least-entropy tree share a pattern in {sure['pattern']} of "
             f"{len(cases())} tensors and a layer in {sure['layer']}; more than in flexible trees in "
-            f"{better['pattern']} and {better['layer']}.",
+            f"{better['pattern']} and {better['layer']}. Flexible trees hold a pattern better together in: "
+            + (", ".join(f"{m.name} {k}" for m, k in cases()
+                         if found(m, k, "flexible")["pattern"].siblings > found(m, k, "entropy")["pattern"].siblings)
+               or "none") + ".",
             table(["network", "tensor", "tree", "against", "ARI", "by chance", "p", "siblings", "by chance", "p",
                    "Mantel r", "p"], rows),
             "Folders of three heads or more of the least-entropy tree that hold one pattern, the largest ones:",

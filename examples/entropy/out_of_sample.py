@@ -55,7 +55,7 @@ def in_sample(model: Model, kind: str) -> Table:
 @cache
 def carried(model: Model, kind: str) -> Table:
     """The head tree of one input in the query and key trees of another: all ordered pairs, by target."""
-    out: Table = {tree: [] for tree in (*KINDS, "HOSVD", "leaves permuted")}
+    out: Table = {tree: [] for tree in (*KINDS, "HOSVD", "leaves permuted", "given order", "identity")}
     bases = {name: singular_bases(tensor(model, name, kind)) for name in inputs_of(model)}
     for i, (target, source) in enumerate(permutations(inputs_of(model), 2)):
         x = tensor(model, target, kind)
@@ -65,6 +65,8 @@ def carried(model: Model, kind: str) -> Table:
         own, other = fitted(model, target, kind)["entropy"], fitted(model, source, kind)["entropy"]
         out["leaves permuted"].append(numbers(pa.haar(x, [*own.trees[:HEADS], permuted(other.trees[HEADS], i)])))
         out["HOSVD"].append(numbers(in_bases(x, [*bases[target][:HEADS], bases[source][HEADS]])))
+        for basis in ("given order", "identity"):
+            out[basis].append(in_sample(model, kind)[basis][inputs_of(model).index(target)])
     return out
 
 
@@ -84,7 +86,7 @@ def joint(model: Model, kind: str) -> Table:
 @cache
 def held_out(model: Model, kind: str) -> Table:
     """Query and key trees of one half of the heads, coefficients of the other half; every input, both ways."""
-    out: Table = {tree: [] for tree in (*KINDS, "leaves permuted", "HOSVD", "given order", "shuffled")}
+    out: Table = {tree: [] for tree in (*KINDS, "leaves permuted", "HOSVD", "given order", "shuffled", "identity")}
     for name in inputs_of(model):
         one = held_out_heads(tensor(model, name, kind))
         for tree, found in one.items():
@@ -109,6 +111,7 @@ def held_out_heads(x: Tensor, kinds: tuple[str, ...] = KINDS) -> Table:
         out.setdefault("given order", []).append(numbers(pa.haar(y, [*dyadic, None])))
         shuffled = [permuted(tree, seed) for seed, tree in enumerate(dyadic)]
         out.setdefault("shuffled", []).append(numbers(pa.haar(y, [*shuffled, None])))
+        out.setdefault("identity", []).append(numbers(y))
     return out
 
 
@@ -227,6 +230,8 @@ def section() -> str:
         ax.set_yticks(range(len(names)), names if test == TESTS[0] else [], fontsize=7)
         ax.set_ylim(-0.5, len(names) - 0.5)
         ax.set_xscale("log")
+        ax.set_xticks([0.3, 0.5, 0.7, 1, 1.4], ["0.3", "0.5", "0.7", "1", "1.4"])
+        ax.minorticks_off()
         ax.set(title=test, xlabel="share / that of flexible trees")
     axes[0, 2].legend(frameon=False, fontsize=7)
     tree, medians = decision()

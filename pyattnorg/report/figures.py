@@ -61,7 +61,8 @@ def tree_figure(view: View) -> Figure:
     shapes, notes = _bands(view, blocks, bottom)
     layout = {
         "xaxis": {"range": [-1, len(blocks)], "tickangle": -90, "showgrid": False, "zeroline": False},
-        "yaxis": {"range": [bottom + 0.35, -0.75], "title": {"text": "level"}, "dtick": 1, "zeroline": False},
+        "yaxis": {"range": [bottom + 0.35, -0.75], "title": {"text": "level"}, "dtick": max(1, -(-bottom // 15)),
+                  "zeroline": False},
         "shapes": shapes, "annotations": notes, "coloraxis": layer_colours(view.layers), "showlegend": False,
         "margin": {"l": 50, "r": 10, "t": 30, "b": 70},
     }  # fmt: skip
@@ -88,8 +89,9 @@ def _bands(view: View, blocks: Blocks, bottom: int) -> tuple[list[Any], list[Any
                 {"type": "rect", "layer": "below", "line": {"width": 0}, "fillcolor": GREY, "opacity": 0.14,
                  "x0": left - 0.5, "x1": right + 0.5, "y0": -0.75, "y1": bottom + 0.35}
             )  # fmt: skip
-        notes.append({"x": (left + right) / 2, "y": -0.5, "text": str(number), "showarrow": False})
-    return shapes, notes if len(view.folders) <= WIDE else []
+        if len(heads) > 1:
+            notes.append({"x": (left + right) / 2, "y": -0.5, "text": str(number), "showarrow": False})
+    return shapes, notes if len(notes) <= WIDE else []
 
 
 def head_texts(view: View, blocks: Blocks) -> list[str]:
