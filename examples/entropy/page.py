@@ -20,10 +20,10 @@ from study import CANDIDATES, ERROR, ROOT, Model, cases, inputs_of
 SECTIONS = (out_of_sample, nulls, stability, equal_numbers, head_tree)
 PAGE = ROOT / "docs" / "entropy-study.md"
 METRICS = Path(__file__).with_name("metrics.md")
-ADDED = """Added after first runs, which showed that they were needed; nothing above was changed. *Leaves
-permuted* for held-out heads, too (the trees of the fitted half with their leaves at random places), since the shape of a tree has a gain of
-its own; the identity and the given order beside carried trees and held-out heads; and of two trees' levels only those
-of 2 folders to a third of the heads, since roots always agree. Nulls are two inputs each."""
+ADDED = """Added after first runs, which showed that they were needed; nothing above was changed. *Leaves permuted* for
+held-out heads, too (the trees of the fitted half with their leaves at random places), since the shape of a tree has a
+gain of its own; the identity and the given order beside carried trees and held-out heads; and of two trees' levels
+only those of 2 folders to a third of the heads, since roots always agree. Nulls are two inputs each."""
 
 
 def introduction() -> str:
