@@ -25,12 +25,12 @@ from pyattnorg.capture.sources import products
 if TYPE_CHECKING:
     from pyattnorg.capture.recorder import Recorder
 
-_SIGNATURE = inspect.signature(F.multi_head_attention_forward)
+SIGNATURE = inspect.signature(F.multi_head_attention_forward)
 
 
 def see_mha(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
     """Record a call from its arguments, and check the maps against the output it gave."""
-    bound = _SIGNATURE.bind(*args, **kwargs)
+    bound = SIGNATURE.bind(*args, **kwargs)
     bound.apply_defaults()
     p = bound.arguments
     query, key, value = p["query"], p["key"], p["value"]
@@ -135,4 +135,4 @@ def _hidden_and_bias(mask: Tensor) -> tuple[Tensor | None, Tensor | None]:
     return hidden_by_bias(mask), mask
 
 
-__all__ = ["see_mha"]
+__all__ = ["SIGNATURE", "see_mha"]

@@ -104,6 +104,13 @@ def _unpacked(
     return q, mask, out
 
 
+def packed_heads(out: Tensor, heads: int) -> Tensor:
+    """An output with an axis of all heads, where a single new token's were packed by the keys that they share."""
+    if out.ndim == 4 and out.shape[1] != heads and out.shape[1] * out.shape[2] == heads:
+        return out.reshape(out.shape[0], heads, 1, out.shape[-1])
+    return out
+
+
 def _lead(q: Tensor, k: Tensor) -> tuple[int, ...]:
     """Leading axes of the maps: those of the queries, but keys may bring a larger batch."""
     if q.ndim == 4 and k.ndim == 4:
@@ -156,4 +163,4 @@ def _masks(
     return hidden, bias, "+".join(kinds) or "none"
 
 
-__all__ = ["see_sdpa"]
+__all__ = ["packed_heads", "see_sdpa"]

@@ -1,0 +1,1 @@
+"""Acting on heads: rank, ablate, prune."""
