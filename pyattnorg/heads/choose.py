@@ -78,18 +78,22 @@ class Choice:
         ValueError
             The message says which heads there were.
         """
-        lost = [one.label for one in self.named if one.label not in self._where]
-        if not lost:
-            return
+        lost = self.lost()
+        if lost:
+            raise ValueError(f"heads: {', '.join(map(repr, lost[:4]))} did not occur in what the model ran; {self.told()}")
+
+    def lost(self) -> list[str]:
+        """Labels of heads that were not met."""
+        return [one.label for one in self.named if one.label not in self._where]
+
+    def told(self) -> str:
+        """Which heads came by."""
         there = [
             f"{name} has layers {min(n for n, _ in found)} to {max(n for n, _ in found)} of up to "
             f"{max(h for _, h in found)} heads"
             for name, found in sorted(self._seen.items())
         ]
-        raise ValueError(
-            f"heads: {', '.join(map(repr, lost[:4]))} did not occur in what the model ran; "
-            + ("; ".join(there) or "no attention was seen in it")
-        )
+        return "; ".join(there) or "no attention was seen in it"
 
 
 def choose(heads: HeadsMeant, table: Heads | None = None) -> Choice:
