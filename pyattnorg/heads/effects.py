@@ -23,6 +23,7 @@ class Effects:
 
     def __init__(self) -> None:
         self.rows: dict[Key, Tensor] = {}
+        self.gates: list[Tensor] = []  # differentiate by these alone, and no weight gets a gradient
 
     def wants(self, slot: Slot) -> bool:
         """All heads are watched."""
@@ -32,6 +33,7 @@ class Effects:
         """What the heads gave, through gates of 1."""
         heads = slot.layout.heads
         gate = torch.ones(heads, dtype=context.values.dtype, device=context.values.device, requires_grad=True)
+        self.gates.append(gate)
         out = context.values * context.numbers(gate)
         values = context.values.detach()
 
