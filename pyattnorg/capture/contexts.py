@@ -67,8 +67,8 @@ def of_heads(lead: Sequence[int], heads: int, name: str, values: Tensor) -> Tens
         at = [i for i in at if values.stride(i) == values.shape[-1]]
     if len(at) != 1:
         raise UnsupportedAttentionError(
-            f"{name}: its maps have leading axes {tuple(lead)}, and which of them is that of its {heads} heads cannot be "
-            "told; use an input of another size, so that only one has that length"
+            f"{name}: its maps have leading axes {tuple(lead)}, and which of them is that of its {heads} heads cannot "
+            "be told; use an input of another size, so that only one has that length"
         )
     shape = [*ones]
     shape[at[0]] = heads
@@ -81,9 +81,7 @@ def in_front(shape: Sequence[int], scene: Scene) -> Layout:
     heads = said if said is not None and (said in lead[1:] or len(lead) < 2) else around
     if len(lead) == 2:
         heads = lead[1]
-    elif len(lead) == 1 and (heads is None or lead[0] % heads):
-        heads = 1
-    elif not lead:
+    elif (len(lead) == 1 and (heads is None or lead[0] % heads)) or not lead:
         heads = 1
     elif heads is None:
         raise UnsupportedAttentionError(
@@ -113,7 +111,9 @@ def at_product(found: Factors, x: Tensor, flipped: bool, out: Tensor, heads: int
             "by one"
         )
     order = [leading.index(label) for label in kept]
-    moved = lead.permute(*order, *(i for i in range(lead.ndim) if i not in order)).reshape([lead.shape[i] for i in order])
+    moved = lead.permute(*order, *(i for i in range(lead.ndim) if i not in order)).reshape(
+        [lead.shape[i] for i in order]
+    )
     index = iter(moved.shape)
     shape = [next(index) if label in leading else 1 for label in labels]
     return Context(out, moved.reshape(shape), labels.index(own[0]) - len(labels))

@@ -38,9 +38,14 @@ def intervening() -> Iterator[None]:
         _changing.depth -= 1
 
 
+def intervened() -> bool:
+    """Whether what heads give is being changed, in this thread: outputs then are not those of the maps."""
+    return bool(getattr(_changing, "depth", 0))
+
+
 def run_again(module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> Any:
     """The output the module gives when no recorder is there; None if it is the one it gave."""
-    if getattr(_changing, "depth", 0):
+    if intervened():
         return None
     if module.training or not torch.backends.mha.get_fastpath_enabled() or torch.is_autocast_enabled():
         return None
@@ -108,4 +113,4 @@ def _pop_all() -> list[Any]:
     return modes[::-1]
 
 
-__all__ = ["FAST", "away", "intervening", "modes", "refuse_other_output", "run_again", "without_recorders"]
+__all__ = ["FAST", "away", "intervened", "intervening", "modes", "refuse_other_output", "run_again", "without_recorders"]

@@ -88,7 +88,9 @@ class Forwards:
         return root
 
     def _forget(self) -> None:
-        self.root = self.on_call = self.on_return = self.on_output = self.on_pass = None  # no circle may keep anything alive
+        self.root = self.on_call = self.on_return = self.on_output = self.on_pass = (
+            None  # no circle may keep anything alive
+        )
         for held in (self.running, self._calls, self._modules, self._names):
             held.clear()
 

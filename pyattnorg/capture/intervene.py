@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from pyattnorg.capture.contexts import Context, at_module, at_product, in_front, of_heads
 from pyattnorg.capture.fastpath import intervening
+from pyattnorg.capture.forwards import Guard
 from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.layout import Batches, Layout, Scene
 from pyattnorg.capture.mha import SIGNATURE, see_mha
-from pyattnorg.capture.products import Factors, factors
 from pyattnorg.capture.products import NAMES as PRODUCTS
+from pyattnorg.capture.products import Factors, factors
 from pyattnorg.capture.reading import watched
 from pyattnorg.capture.recorder import Recorder
 from pyattnorg.capture.sdpa import packed_heads, see_sdpa
@@ -40,13 +41,8 @@ class Edit(Protocol):
         """What the call gives instead."""
 
 
-class _Strict:
+class _Strict(Guard):
     """Errors of ours are raised where they arise: a model must not go on as if its heads had been changed."""
-
-    problem: Exception | None = None
-
-    def __init__(self, on_error: Callable[[], None]) -> None:
-        self._on_error = on_error
 
     def __call__(self, do: Callable[..., Any], *args: Any) -> None:
         do(*args)
@@ -126,16 +122,21 @@ class Intervention(Recorder):
         self._slot = None
         if see is see_mha:
             watched(self, see, scene, args, kwargs, None)
-            return func(*args, **kwargs) if self._slot is None else self._mha(self._slot, func, args, kwargs)
+            slot = self._taken()
+            return func(*args, **kwargs) if slot is None else self._mha(slot, func, args, kwargs)
         out = func(*args, **kwargs)
         watched(self, see, scene, args, kwargs, out)
-        if see is not see_sdpa or self._slot is None:
+        slot = self._taken()
+        if see is not see_sdpa or slot is None:
             return out
-        slot = self._slot
         unpacked = packed_heads(out, slot.layout.heads)
         values = kwargs["value"] if "value" in kwargs else args[2]
         lead = of_heads(unpacked.shape[:-2], slot.layout.heads, slot.scene.name, values)
         return self.edit.change(slot, Context(unpacked, lead[..., None, None], -1)).reshape(out.shape)
+
+    def _taken(self) -> Slot | None:
+        """The call that was just let in, if it is to be changed."""
+        return self._slot
 
     def _mha(self, slot: Slot, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The call with the identity for its output projection, then ours in between, then the projection."""

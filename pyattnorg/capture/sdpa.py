@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pyattnorg.capture.errors import UnsupportedAttentionError
+from pyattnorg.capture.fastpath import intervened
 from pyattnorg.capture.layout import Layout, Scene, refuse_channels
 from pyattnorg.capture.masks import causal, either, hidden_by_bias
 from pyattnorg.capture.maths import attend, output_error, unseen
@@ -60,7 +61,7 @@ def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapp
         hidden, bias = (None if x is None else slot.take_rows(slot.take(x)) for x in (hidden, bias))
         scale = 1.0 / math.sqrt(q.shape[-1]) if call["scale"] is None else float(call["scale"])
         dropout = float(call["dropout_p"])
-        theirs = slot.take_rows(slot.take(_pick(out, layout, slot.example))) if dropout == 0.0 else None
+        theirs = slot.take_rows(slot.take(_pick(out, layout, slot.example))) if dropout == 0.0 and not intervened() else None
         queries = slot.take_rows(picked[0])
         parts = attended(slot, queries, picked[1], picked[2], scale, hidden, bias, theirs)
         qk = products(slot, queries, picked[1], scale, hidden, bias)

@@ -160,15 +160,16 @@ def refuse_unknown_weights(one: Anatomy) -> None:
         if name in ("bias", "masked_bias") and p.dtype in (torch.bool, torch.uint8):
             continue  # the causal mask of old GPT-2
         raise CannotPruneError(
-            f"{one.path!r} ({type(one.module).__name__}): its weights {name!r} of shape {tuple(p.shape)} may go by head "
-            "(a bias of positions, a gate, a norm over all heads), so heads cannot be taken out; ablate them, or pass "
-            "otherwise='zero'"
+            f"{one.path!r} ({type(one.module).__name__}): its weights {name!r} of shape {tuple(p.shape)} may go by "
+            "head (a bias of positions, a gate, a norm over all heads), so heads cannot be taken out; ablate them, or "
+            "pass otherwise='zero'"
         )
-    odd = next((n for n in ("has_relative_attention_bias", "alibi", "relative_attention") if hasattr(one.module, n)), None)
+    shared = ("has_relative_attention_bias", "alibi", "relative_attention")
+    odd = next((n for n in shared if hasattr(one.module, n)), None)
     if odd is not None:
         raise CannotPruneError(
-            f"{one.path!r} ({type(one.module).__name__}): all layers share a bias of positions that has a matrix a head "
-            f"({odd}), so one layer cannot have fewer heads; ablate them, or pass otherwise='zero'"
+            f"{one.path!r} ({type(one.module).__name__}): all layers share a bias of positions that has a matrix a "
+            f"head ({odd}), so one layer cannot have fewer heads; ablate them, or pass otherwise='zero'"
         )
 
 

@@ -64,8 +64,8 @@ class Choice:
             where.add(place.module)
             if len(where) > 1:
                 raise ValueError(
-                    f"heads: {one.label!r} is a head of several parts of the model ({', '.join(sorted(where))}); say the "
-                    "part, as a capture's labels do (encoder.L0H1), and pass inputs= so that these are known"
+                    f"heads: {one.label!r} is a head of several parts of the model ({', '.join(sorted(where))}); "
+                    "say the part, as a capture's labels do (encoder.L0H1), and pass inputs= so that these are known"
                 )
             found |= set(range(heads)) if one.head is None else {one.head - first}
         return sorted(found)
@@ -80,7 +80,9 @@ class Choice:
         """
         lost = self.lost()
         if lost:
-            raise ValueError(f"heads: {', '.join(map(repr, lost[:4]))} did not occur in what the model ran; {self.told()}")
+            raise ValueError(
+                f"heads: {', '.join(map(repr, lost[:4]))} did not occur in what the model ran; {self.told()}"
+            )
 
     def lost(self) -> list[str]:
         """Labels of heads that were not met."""
@@ -141,7 +143,9 @@ def _labels(heads: Any) -> Sequence[str]:
     found = list(heads)
     wrong = next((label for label in found if not isinstance(label, str)), None)
     if wrong is not None:
-        raise TypeError(f"heads: got {wrong!r}, expected labels such as 'L3H5'; numbers go by layer, as in {{3: [5, 6]}}")
+        raise TypeError(
+            f"heads: got {wrong!r}, expected labels such as 'L3H5'; numbers go by layer, as in {{3: [5, 6]}}"
+        )
     return found
 
 
@@ -169,7 +173,9 @@ def _look_up(one: Named, table: Heads) -> list[Named]:
         if layer == one.layer and one.head in (None, head) and one.group in (None, group)
     }
     if not found:
-        raise ValueError(f"heads: there is no {one.label!r}; the model has {len(table)} heads, such as {table.labels[0]}")
+        raise ValueError(
+            f"heads: there is no {one.label!r}; the model has {len(table)} heads, such as {table.labels[0]}"
+        )
     return [Named(one.label, layer, head, one.group, module) for layer, head, module in sorted(found)]
 
 

@@ -17,8 +17,8 @@ Key = tuple[str, int]  # module, layer
 class Effects:
     """The edit that watches ``output * gradient`` of every head.
 
-    After a backward pass `rows` holds, for each call of attention, (heads, tokens): the derivative of the loss by a gate
-    on that head at that token. Their sum over tokens is the derivative by a gate on the head.
+    After a backward pass `rows` holds, for each call of attention, (heads, tokens): the derivative of the loss by a
+    gate on that head at that token. Their sum over tokens is the derivative by a gate on the head.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ Loss = Callable[[Any, Any], Tensor]
 
 
 def next_token_loss(output: Any, call: Any) -> Tensor | None:
-    """Mean negative log-likelihood of each next token, of a causal model with logits; None for any other."""
+    """Mean negative log-likelihood of each next token, of a model with one logit a token of its text; else None."""
     logits, ids = getattr(output, "logits", None), call.kwargs.get("input_ids")
     if ids is None and call.args and isinstance(call.args[0], Tensor):
         ids = call.args[0]
@@ -81,7 +81,9 @@ def first_floats(output: Any) -> Tensor:
 
     found = next((t for t in tensors_in(output) if t.is_floating_point() and t.requires_grad), None)
     if found is None:
-        raise ValueError("loss: the model's output has no tensor with a gradient; pass loss=, a function of output and call")
+        raise ValueError(
+            "loss: the model's output has no tensor with a gradient; pass loss=, a function of output and call"
+        )
     return found
 
 
@@ -90,9 +92,7 @@ def projections(output: Any, n: int, seed: int) -> list[Tensor]:
     x = first_floats(output)
     generator = torch.Generator().manual_seed(seed)
     scale = float(x.detach().float().norm()) or 1.0
-    return [
-        (x.float() * torch.randn(x.shape, generator=generator).to(x.device)).sum() / scale for _ in range(n)
-    ]
+    return [(x.float() * torch.randn(x.shape, generator=generator).to(x.device)).sum() / scale for _ in range(n)]
 
 
 __all__ = ["Effects", "Loss", "first_floats", "next_token_loss", "projections"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.haar import haar
 from pyattnorg.network import NetworkTensor
-from pyattnorg.organization import HEADS, KEYS, QUERIES, Organization, organize
+from pyattnorg.organization import HEADS, KEYS, QUERIES, organize
 from pyattnorg.sparsity import head_numbers
 from pyattnorg.trees import PartitionTree
 
@@ -18,8 +20,9 @@ COARSE = 0.25  # folders of at least this share of an axis are coarse
 def map_numbers(network: NetworkTensor) -> Numbers:
     """Of a network of weights, for every head: the larger, the more important the head should be.
 
-    ``confidence``: mean over queries of the largest weight (Voita et al. 2019, arXiv 1905.09418); ``attention_entropy``:
-    minus the mean entropy of a row, in nats; ``sink``: mass that does not go to the first key that a row sees.
+    ``confidence``: mean over queries of the largest weight (Voita et al. 2019, arXiv 1905.09418);
+    ``attention_entropy``: minus the mean entropy of a row, in nats; ``sink``: mass that does not go to the
+    first key that a row sees.
     """
     weights = network.values.astype(np.float64)
     seen = network.visible_cells()
@@ -36,15 +39,16 @@ def map_numbers(network: NetworkTensor) -> Numbers:
     return {"confidence": mean(weights.max(1)), "attention_entropy": -mean(entropy), "sink": 1.0 - mean(first)}
 
 
-def organised_numbers(network: NetworkTensor, **options: object) -> tuple[Numbers, Organization]:
+def organised_numbers(network: NetworkTensor, worth: NDArray[np.float64], **options: Any) -> Numbers:
     """Of a network, for every head: the larger, the more important the head should be.
 
-    ``involvement``: the paper's bi-Haar l1 entropy of the coarsest functions (arXiv 2506.15541: heads with little of it
-    are least involved); ``sparsity``: minus the normalised l1 entropy of all its bi-Haar coefficients; ``fine``: share of
-    their energy in folders smaller than a quarter of an axis; ``distance``: tree distance to the nearest head, over the
-    median distance; ``alone``: at how coarse a level of the head tree the head first has company.
+    ``involvement``: the paper's bi-Haar l1 entropy of the coarsest functions (arXiv 2506.15541: heads with little
+    of it are least involved); ``sparsity``: minus the normalised l1 entropy of all its bi-Haar coefficients; ``fine``: share
+    of their energy in folders smaller than a quarter of an axis; ``distance``: tree distance to the nearest head, over the
+    median distance; ``alone``: at how coarse a level of the head tree the head first has company;
+    ``folders``: the share of levels at which the head has the largest `worth` (heads,) of its folder.
     """
-    found = organize(network, **options)  # type: ignore[arg-type]
+    found = organize(network, **options)
     values = found.network.values
     trees = found.trees_
     of = head_numbers(values, trees[QUERIES], trees[KEYS])
@@ -59,7 +63,8 @@ def organised_numbers(network: NetworkTensor, **options: object) -> tuple[Number
         "fine": _fine(values, trees[QUERIES], trees[KEYS]),
         "distance": nearest / (median or 1.0),
         "alone": _alone(trees[HEADS]),
-    }, found
+        "folders": _leads(trees[HEADS], worth),
+    }
 
 
 def _fine(values: NDArray[np.floating], queries: PartitionTree, keys: PartitionTree) -> NDArray[np.float64]:
@@ -87,6 +92,18 @@ def _alone(tree: PartitionTree) -> NDArray[np.float64]:
         sizes = np.bincount(level)
         out += sizes[level] == 1
     return out / levels
+
+
+def _leads(tree: PartitionTree, worth: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Share of levels at which a head is its folder's most worthy one, and its rank by worth for those that tie."""
+    order = np.argsort(-worth, kind="stable")
+    out = np.zeros(tree.n_leaves)
+    for level in tree.labels:
+        _, first = np.unique(level[order], return_index=True)
+        out[order[first]] += 1
+    rank = np.empty(tree.n_leaves)
+    rank[order[::-1]] = np.arange(tree.n_leaves)
+    return (out + rank / tree.n_leaves) / len(tree.labels)
 
 
 __all__ = ["Numbers", "map_numbers", "organised_numbers"]

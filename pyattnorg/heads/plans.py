@@ -59,9 +59,9 @@ def _plan(one: Anatomy, gone: Sequence[int], otherwise: Otherwise, shift: Tensor
         if left and otherwise == "refuse":
             size = one.heads // one.key_heads
             raise CannotPruneError(
-                f"{one.path!r}: {size} heads share keys, and every group must keep as many heads as the others; heads "
-                f"{left} of layer {one.layer} cannot go alone. Remove whole groups (heads {_group(left[0], size)}, say) or "
-                "the same number from each, or pass otherwise='zero', which silences those heads and keeps their weights"
+                f"{one.path!r}: {size} heads share keys, and every group must keep as many heads as the others; "
+                f"heads {left} of layer {one.layer} cannot go alone. Remove whole groups (say {_group(left[0], size)}) or "
+                " the same number from each, or pass otherwise='zero', which silences those heads"
             )
     except CannotPruneError:
         if otherwise == "refuse":
@@ -112,8 +112,8 @@ def _refuse_shared(model: nn.Module, one: Anatomy, table: Heads | None) -> None:
         shared = True
     if shared:
         raise CannotPruneError(
-            f"{one.path!r} ({type(one.module).__name__}): several layers share its weights, so a head cannot be taken out "
-            "of one of them; ablate_heads ablates it in one layer"
+            f"{one.path!r} ({type(one.module).__name__}): several layers share its weights, so a head cannot be taken "
+            "out of one of them; ablate_heads ablates it in one layer"
         )
 
 

@@ -1,4 +1,4 @@
-"""Pruning heads: their weights are taken out of the model, which then is smaller and gives what the ablated one gives."""
+"""Pruning heads: their weights are taken out of the model, which then gives what the ablated one gives."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class Pruned:
         }  # fmt: skip
 
     def __repr__(self) -> str:
-        lines = [f"Pruned({len(self.removed)} heads removed" + (f", {len(self.zeroed)} zeroed)" if self.zeroed else ")")]
+        lines = [
+            f"Pruned({len(self.removed)} heads removed" + (f", {len(self.zeroed)} zeroed)" if self.zeroed else ")")
+        ]
         for name, size in (("before", self.before), ("after", self.after)):
             timed = "" if size.seconds is None else f", {size.seconds * 1e3:.1f} ms a forward"
             lines.append(f"  {name:6s} {size.parameters:,} parameters, {size_text(size.bytes)}{timed}")
@@ -82,9 +84,9 @@ def prune_heads(
 ) -> Pruned:
     """Take heads out of a model's weights, in place.
 
-    The projections of queries, keys, values and the output lose the heads' rows and columns, and the module's own counts
-    follow; a layer that loses all its heads keeps the bias of its output projection. The model's configuration is left:
-    it says how the model is built before `load_pruned` prunes it. Save with `save_pruned`.
+    The projections of queries, keys, values and the output lose the heads' rows and columns, and the module's own
+    counts follow; a layer that loses all its heads keeps the bias of its output projection. The model's configuration is
+    left: it says how the model is built before `load_pruned` prunes it. Save with `save_pruned`.
 
     Parameters
     ----------
@@ -156,8 +158,8 @@ def _operate(surgery: Surgery, plans: list[Plan], wanted: list[Any] | None, call
             found = tensors_in(run(net, call))
         except Exception as error:  # whatever a model says whose heads do not go together
             raise CannotPruneError(
-                f"model: it does not run without the heads' weights ({str(error).splitlines()[0]}); the weights were put "
-                "back, use ablate_heads or otherwise='zero'"
+                f"model: it does not run without the heads' weights ({str(error).splitlines()[0]}); the weights were "
+                "put back, use ablate_heads or otherwise='zero'"
             ) from None
         difference = _difference(wanted, found)
         if not difference < _tolerance(net):
@@ -187,8 +189,8 @@ def _require_tried(plans: list[Plan]) -> None:
         kind = type(plan.anatomy.module)
         if not is_tried(kind):
             raise CannotPruneError(
-                f"{plan.anatomy.path!r} ({kind.__name__}): is not among the attention modules that are known to be pruned "
-                "right; pass inputs=, an example by which the outcome is checked"
+                f"{plan.anatomy.path!r} ({kind.__name__}): is not among the attention modules that are known to be "
+                "pruned right; pass inputs=, an example by which the outcome is checked"
             )
 
 

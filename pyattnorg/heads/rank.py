@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 ORGANISATION = ("involvement", "sparsity", "fine", "distance", "alone")
 MAPS = ("confidence", "attention_entropy", "sink")
 BASELINES = ("random", "confidence", "attention_entropy", "gradient", "norm")
-MEASURES = (*ORGANISATION, *MAPS, "output", "norm", "gradient", "twins", "random")
+MEASURES = (*ORGANISATION, "folders", *MAPS, "output", "norm", "gradient", "gradient_again", "twins", "random")
 STAGES = 10
 
 
@@ -54,10 +54,12 @@ def rank_heads(
         From the organisation of each input's weights (arXiv 2506.15541): ``involvement`` (bi-Haar l1 entropy over the
         coarsest functions), ``sparsity`` (minus the l1 entropy of all), ``fine`` (energy at fine scales), ``distance``
         (tree distance to the nearest head: twins go first), ``alone`` (levels of the head tree at which it has a folder
-        of its own). From the maps: ``sink`` (mass that is not on the first token), ``confidence``,
+        of its own), ``folders`` (by ``gradient``, but a head goes after all that share a folder of the tree with a head
+        of larger gradient: what the tree calls a twin goes first, level by level). From the maps: ``sink`` (mass that is not on the first token), ``confidence``,
         ``attention_entropy``. From outputs and weights: ``output`` (how much it adds to the stream), ``norm`` (value
-        and output weights). From gradients: ``gradient`` (Michel et al. 2019, arXiv 1905.10650), ``twins`` (the order in
-        which heads are to go if those with effects that others have, or undo, go first; see
+        and output weights). From gradients: ``gradient`` (Michel et al. 2019, arXiv 1905.10650), ``gradient_again`` (the same, taken anew
+        after every tenth of the heads has gone), ``twins`` (the order
+        in which heads are to go if those with effects that others have, or undo, go first; see
         `pyattnorg.heads.twins.removal_order`). And ``random``.
     loss : callable, optional
         ``loss(output, call)`` of one call, for gradients. The default is the next token's negative log-likelihood where
@@ -83,10 +85,10 @@ def rank_heads(
     refuse_wrapped(network_of(model))
     net = unwrap(network_of(model))
     calls = calls_of(model, inputs)
-    captures, table = _captured(net, calls, every=bool(set(names) & {*ORGANISATION, *MAPS}))
+    captures, table = _captured(net, calls, every=bool(set(names) & {*ORGANISATION, *MAPS, "folders"}))
     values: dict[str, Array] = {}
-    values |= _of_maps(captures, table, names, organize)
     values |= _of_outputs(net, calls, table, names, loss, stages, seed)
+    values |= _of_maps(captures, table, names, organize, values.get("gradient"))
     return HeadRanking(table, {name: values[name] for name in names})
 
 
@@ -103,16 +105,23 @@ def _captured(net: nn.Module, calls: Sequence[Call], *, every: bool) -> tuple[li
     return found, table
 
 
-def _of_maps(captures: list[Capture], table: Heads, names: Sequence[str], options: dict[str, Any]) -> dict[str, Array]:
-    wanted: list[tuple[tuple[str, ...], Callable[[NetworkTensor], dict[str, Array]]]] = []
-    if set(names) & set(MAPS):
-        wanted.append((MAPS, map_numbers))
-    if set(names) & set(ORGANISATION):
-        wanted.append((ORGANISATION, lambda network: organised_numbers(network, **options)[0]))
+def _of_maps(
+    captures: list[Capture], table: Heads, names: Sequence[str], options: dict[str, Any], gradient: Array | None
+) -> dict[str, Array]:
+    worth = np.zeros(len(table)) if gradient is None else gradient.mean(0)
+    at = {key: i for i, key in enumerate(zip(table.module, table.layer.tolist(), table.head.tolist()))}
+
+    def organised(network: NetworkTensor) -> dict[str, Array]:
+        keys = zip(network.heads.module, network.heads.layer.tolist(), network.heads.head.tolist())
+        return organised_numbers(network, np.array([worth[at[key]] for key in keys]), **options)
+
     out: dict[str, Array] = {}
-    for kinds, numbers in wanted:
-        rows = [_whole_heads(found, numbers) for found in captures]
-        out |= {name: np.stack([row[name] for row in rows]) for name in kinds}
+    kinds: tuple[tuple[tuple[str, ...], Callable[[NetworkTensor], dict[str, Array]]], ...]
+    kinds = ((MAPS, map_numbers), ((*ORGANISATION, "folders"), organised))
+    for measures, numbers in kinds:
+        if set(names) & set(measures):
+            rows = [_whole_heads(found, numbers) for found in captures]
+            out |= {name: np.stack([row[name] for row in rows]) for name in measures}
     return out
 
 
@@ -149,14 +158,14 @@ def _of_outputs(
     def effects(gone: Sequence[int]) -> Array:
         return effects_of(net, calls, table, loss, seed, gone)
 
-    if "gradient" in names:
+    if {"gradient", "folders"} & set(names):
         first = effects(())
         out["gradient"] = np.abs(first).reshape(len(table), len(calls), -1).mean(2).T
-    if "twins" in names:
-        order = removal_order(effects, len(table), stages)
-        score = np.empty((1, len(table)))
-        score[0, order] = np.arange(len(table)) / len(table)
-        out["twins"] = score
+    for name, together in (("twins", True), ("gradient_again", False)):
+        if name in names:
+            order = removal_order(effects, len(table), stages, together=together)
+            out[name] = np.empty((1, len(table)))
+            out[name][0, order] = np.arange(len(table)) / len(table)
     return out
 
 

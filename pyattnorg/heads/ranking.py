@@ -41,8 +41,8 @@ class HeadRanking:
     def mean(self, by: str, *, normalized: bool = False) -> NDArray[np.float64]:
         """Mean score over inputs, (heads,).
 
-        `normalized` divides, in each layer and input, by the root of the sum of squares of the layer's scores (Michel et
-        al. 2019): layers are then of equal weight.
+        `normalized` divides, in each layer and input, by the root of the sum of squares of the layer's scores (Michel
+        et al. 2019): layers are then of equal weight.
         """
         out: NDArray[np.float64] = self._scores(by, normalized).mean(0)
         return out
@@ -79,7 +79,7 @@ class HeadRanking:
         return self.order(by, normalized=normalized)[:count]
 
     def rows_of(self, labels: list[str]) -> Heads:
-        """Heads by label, with their modules: what `ablate_heads` and `prune_heads` take without looking anything up."""
+        """Heads by label, with their modules: what `ablate_heads` and `prune_heads` take and need not look up."""
         at = {label: i for i, label in enumerate(self.labels)}
         return self.heads.take([at[label] for label in labels])
 

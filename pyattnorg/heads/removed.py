@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 
-class RemovedAttention(nn.Module):
+class RemovedAttention(nn.Module):  # type: ignore[misc]  # torch leaves it untyped
     """Gives what attention without heads gives: the bias of its output projection, or nothing side by side.
 
     `width` channels for every token, in a tuple with None (no weights) where the module that was here gave one.

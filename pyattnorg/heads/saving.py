@@ -140,7 +140,9 @@ def _prune_alike(model: nn.Module, modules: Mapping[str, Any], path: Path) -> No
     for name, about in modules.items():
         one = there.get(name)
         if one is None or one.heads != about["heads"]:
-            raise DamagedFileError(f"{path / FILE}: says that {name!r} had {about['heads']} heads; the model has no such")
+            raise DamagedFileError(
+                f"{path / FILE}: says that {name!r} had {about['heads']} heads; the model has no such"
+            )
         out = one.out[1]
         bias = like(out.weight.device, out.weight.dtype, sizes(out)[1]) if about["bias"] else None
         plan = Plan(one, tuple(about["kept"]), (), bias)
@@ -165,12 +167,16 @@ def _fill(model: nn.Module, path: Path) -> None:
     try:
         lost = model.load_state_dict(state, strict=False)
     except RuntimeError as error:
-        raise DamagedFileError(f"{path}: its weights do not fit what {FILE} says ({str(error).splitlines()[-1]})") from None
+        raise DamagedFileError(
+            f"{path}: its weights do not fit what {FILE} says ({str(error).splitlines()[-1]})"
+        ) from None
     tie = getattr(model, "tie_weights", None)
     if callable(tie):
         tie()
     stored = {id(p) for name, p in model.named_parameters(remove_duplicate=False) if name in state}
-    missing = [n for n in lost.missing_keys if id(dict(model.named_parameters(remove_duplicate=False)).get(n)) not in stored]
+    missing = [
+        n for n in lost.missing_keys if id(dict(model.named_parameters(remove_duplicate=False)).get(n)) not in stored
+    ]
     if missing or lost.unexpected_keys:
         odd = (missing or list(lost.unexpected_keys))[0]
         raise DamagedFileError(f"{path}: its weights do not fit what {FILE} says; {odd!r} is on one side only")

@@ -28,7 +28,9 @@ def network_of(model: Any) -> Any:
     if isinstance(model, LoadedModel):
         return model.model
     if isinstance(model, str) or hasattr(model, "__fspath__"):
-        raise TypeError(f"model: got the name {str(model)!r}, expected a model; load it with pyattnorg.capture.load_model")
+        raise TypeError(
+            f"model: got the name {str(model)!r}, expected a model; load it with pyattnorg.capture.load_model"
+        )
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: got {type(model).__name__}, expected a torch.nn.Module")
     return model

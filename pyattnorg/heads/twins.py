@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def removal_order(
-    effects: Callable[[Sequence[int]], NDArray[np.float64]], heads: int, stages: int
+    effects: Callable[[Sequence[int]], NDArray[np.float64]], heads: int, stages: int, *, together: bool = True
 ) -> NDArray[np.int64]:
     """All heads in the order in which they are to go.
 
@@ -20,6 +20,9 @@ def removal_order(
     heads : int
     stages : int
         How often they are taken anew, each time an equal share of the heads has been removed.
+    together : bool
+        Whether effects of removed heads add up; without it each head has the mean size of its own effect alone, which is
+        the importance of Michel et al. 2019 taken anew.
 
     Notes
     -----
@@ -34,8 +37,8 @@ def removal_order(
         if upto <= len(gone):
             continue
         rows = effects(gone)
-        gram = rows @ rows.T / rows.shape[1]
-        cost = 0.5 * np.diag(gram).copy()
+        gram = rows @ rows.T / rows.shape[1] if together else np.zeros((heads, heads))
+        cost = 0.5 * np.diag(gram) if together else np.abs(rows).mean(1)
         cost[gone] = np.inf
         while len(gone) < upto:
             head = int(np.argmin(cost))
