@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +43,18 @@ def curve(task: Task, ranking: Any, by: str, whole: np.ndarray[Any, Any]) -> lis
     return rows
 
 
-def run(name: str, known: dict[str, Any]) -> dict[str, Any]:
-    """All curves of a task; `known` holds those that are there."""
+def run(name: str, found: dict[str, Any], keep: Callable[[], None]) -> None:
+    """All curves of a task, into `found`, which holds those that are there; `keep` is called as they come."""
     task = TASKS[name](SPLITS[name])
     whole = task.judge()
-    found = known or {
-        "title": task.title, "metric": task.metric, "shares": [0.0, *task.shares],
-        "budget": task.budget(float(whole.mean())), "curves": {}, "lowest": {},
-    }  # fmt: skip
+    found.update(
+        title=task.title,
+        metric=task.metric,
+        shares=[0.0, *task.shares],
+        budget=task.budget(float(whole.mean())),
+        curves=found.get("curves", {}),
+        lowest=found.get("lowest", {}),
+    )
     for split, inputs in enumerate(task.calibration):
         todo = [by for by in MEASURES if len(found["curves"].get(by, [])) <= split and not (by in ONCE and split)]
         if not todo:
@@ -60,8 +65,8 @@ def run(name: str, known: dict[str, Any]) -> dict[str, Any]:
         for by in todo:
             found["curves"].setdefault(by, []).append(curve(task, ranking, by, whole))
             found["lowest"].setdefault(by, ranking.order(by)[:8])
+            keep()
         print(f"{name} split {split}: {time.process_time() - begun:.0f} s", flush=True)
-    return found
 
 
 def main() -> None:
@@ -74,9 +79,12 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     file = given.out / "curves.json"
     found = json.loads(file.read_text()) if file.exists() and not given.again else {}
-    for name in given.tasks.split(","):
-        found[name] = run(name, found.get(name, {}))
+
+    def keep() -> None:
         file.write_text(json.dumps(found) + "\n")
+
+    for name in given.tasks.split(","):
+        run(name, found.setdefault(name, {}), keep)
     write(found, given.out)
 
 

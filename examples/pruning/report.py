@@ -73,9 +73,7 @@ def table(task: Mapping[str, Any], rows: Mapping[str, Any]) -> str:
         mark = "" if by in BASELINES else "**"
         a, low, high = row["area"]
         r, least, most = row["removable"]
-        lines.append(
-            f"| {mark}{by}{mark} | {a:.4f} ({low:.4f} to {high:.4f}) | {r:.1%} ({least:.1%} to {most:.1%}) |"
-        )
+        lines.append(f"| {mark}{by}{mark} | {a:.4f} ({low:.4f} to {high:.4f}) | {r:.1%} ({least:.1%} to {most:.1%}) |")
     return "\n".join([*lines, ""])
 
 
@@ -99,7 +97,8 @@ def draw(task: Mapping[str, Any], rows: Mapping[str, Any], path: Path) -> None:
         ax.set_xlabel("heads removed, %")
         ax.legend(fontsize=7)
     gradient = rows["gradient"]["mean"]
-    axes[0].set_ylim(gradient[0] - 0.05 * (gradient[-1] - gradient[0]), gradient[0] + 2.2 * (gradient[-1] - gradient[0]))
+    rise = gradient[-1] - gradient[0]
+    axes[0].set_ylim(gradient[0] - 0.05 * rise, gradient[0] + 2.2 * rise)
     axes[0].set_ylabel(task["metric"])
     axes[0].set_title("baselines")
     axes[1].set_title("ours")

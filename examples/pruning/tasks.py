@@ -66,7 +66,8 @@ def smollm2(splits: int) -> Task:
 
     shares = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
     metric = "loss, nats a token"
-    return Task("smollm2", "SmolLM2-135M, 270 heads", metric, model, calibration, judge, shares, None, lambda x: x * 0.01)
+    title = "SmolLM2-135M, 270 heads"
+    return Task("smollm2", title, metric, model, calibration, judge, shares, None, lambda x: x * 0.01)
 
 
 def minilm(splits: int) -> Task:

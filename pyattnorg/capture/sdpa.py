@@ -61,7 +61,8 @@ def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapp
         hidden, bias = (None if x is None else slot.take_rows(slot.take(x)) for x in (hidden, bias))
         scale = 1.0 / math.sqrt(q.shape[-1]) if call["scale"] is None else float(call["scale"])
         dropout = float(call["dropout_p"])
-        theirs = slot.take_rows(slot.take(_pick(out, layout, slot.example))) if dropout == 0.0 and not intervened() else None
+        told = dropout == 0.0 and not intervened()
+        theirs = slot.take_rows(slot.take(_pick(out, layout, slot.example))) if told else None
         queries = slot.take_rows(picked[0])
         parts = attended(slot, queries, picked[1], picked[2], scale, hidden, bias, theirs)
         qk = products(slot, queries, picked[1], scale, hidden, bias)

@@ -43,10 +43,10 @@ def organised_numbers(network: NetworkTensor, worth: NDArray[np.float64], **opti
     """Of a network, for every head: the larger, the more important the head should be.
 
     ``involvement``: the paper's bi-Haar l1 entropy of the coarsest functions (arXiv 2506.15541: heads with little
-    of it are least involved); ``sparsity``: minus the normalised l1 entropy of all its bi-Haar coefficients; ``fine``: share
-    of their energy in folders smaller than a quarter of an axis; ``distance``: tree distance to the nearest head, over the
-    median distance; ``alone``: at how coarse a level of the head tree the head first has company;
-    ``folders``: the share of levels at which the head has the largest `worth` (heads,) of its folder.
+    of it are least involved); ``sparsity``: minus the normalised l1 entropy of all its bi-Haar coefficients;
+    ``fine``: share of their energy in folders smaller than a quarter of an axis; ``distance``: tree distance to the
+    nearest head, over the median distance; ``alone``: at how coarse a level of the head tree the head first has
+    company; ``folders``: the share of levels at which the head has the largest `worth` (heads,) of its folder.
     """
     found = organize(network, **options)
     values = found.network.values

@@ -60,8 +60,8 @@ def _plan(one: Anatomy, gone: Sequence[int], otherwise: Otherwise, shift: Tensor
             size = one.heads // one.key_heads
             raise CannotPruneError(
                 f"{one.path!r}: {size} heads share keys, and every group must keep as many heads as the others; "
-                f"heads {left} of layer {one.layer} cannot go alone. Remove whole groups (say {_group(left[0], size)}) or "
-                " the same number from each, or pass otherwise='zero', which silences those heads"
+                f"heads {left} of layer {one.layer} cannot go alone. Remove whole groups (say {_group(left[0], size)}) "
+                "or the same number from each, or pass otherwise='zero', which silences those heads"
             )
     except CannotPruneError:
         if otherwise == "refuse":

@@ -85,8 +85,8 @@ def prune_heads(
     """Take heads out of a model's weights, in place.
 
     The projections of queries, keys, values and the output lose the heads' rows and columns, and the module's own
-    counts follow; a layer that loses all its heads keeps the bias of its output projection. The model's configuration is
-    left: it says how the model is built before `load_pruned` prunes it. Save with `save_pruned`.
+    counts follow; a layer that loses all its heads keeps the bias of its output projection. The model's
+    configuration is left: it says how the model is built before `load_pruned` prunes it. Save with `save_pruned`.
 
     Parameters
     ----------

@@ -51,21 +51,22 @@ def rank_heads(
     inputs : one example or a list of them, as `capture` takes it
         Without padding; of tensors that are batches, the first example's maps are looked at.
     by : names of measures
-        From the organisation of each input's weights (arXiv 2506.15541): ``involvement`` (bi-Haar l1 entropy over the
-        coarsest functions), ``sparsity`` (minus the l1 entropy of all), ``fine`` (energy at fine scales), ``distance``
-        (tree distance to the nearest head: twins go first), ``alone`` (levels of the head tree at which it has a folder
-        of its own), ``folders`` (by ``gradient``, but a head goes after all that share a folder of the tree with a head
-        of larger gradient: what the tree calls a twin goes first, level by level). From the maps: ``sink`` (mass that is not on the first token), ``confidence``,
-        ``attention_entropy``. From outputs and weights: ``output`` (how much it adds to the stream), ``norm`` (value
-        and output weights). From gradients: ``gradient`` (Michel et al. 2019, arXiv 1905.10650), ``gradient_again`` (the same, taken anew
-        after every tenth of the heads has gone), ``twins`` (the order
-        in which heads are to go if those with effects that others have, or undo, go first; see
-        `pyattnorg.heads.twins.removal_order`). And ``random``.
+        From the organisation of each input's weights (arXiv 2506.15541): ``involvement`` (bi-Haar l1 entropy over
+        the coarsest functions), ``sparsity`` (minus the l1 entropy of all), ``fine`` (energy at fine scales),
+        ``distance`` (tree distance to the nearest head: twins go first), ``alone`` (levels of the head tree at which
+        it has a folder of its own), ``folders`` (the levels at which it has the largest gradient of its folder: what
+        the tree calls a twin goes first, level by level).
+        From the maps: ``sink`` (mass that is not on the first token), ``confidence``, ``attention_entropy``.
+        From outputs and weights: ``output`` (how much it adds to the stream), ``norm`` (value and output weights).
+        From gradients: ``gradient`` (Michel et al. 2019, arXiv 1905.10650), ``gradient_again`` (the same, taken anew
+        each time a share of the heads has gone), ``twins`` (the order in which heads are to go if those with effects
+        that others have, or undo, go first; see `pyattnorg.heads.twins.removal_order`).
+        And ``random``.
     loss : callable, optional
         ``loss(output, call)`` of one call, for gradients. The default is the next token's negative log-likelihood where
         the model has one logit a token, else random projections of its first output.
     stages : int
-        How often ``twins`` takes gradients anew.
+        How often ``twins`` and ``gradient_again`` take gradients anew.
     seed : int
         Of ``random`` and of projections.
     **organize

@@ -21,8 +21,8 @@ def removal_order(
     stages : int
         How often they are taken anew, each time an equal share of the heads has been removed.
     together : bool
-        Whether effects of removed heads add up; without it each head has the mean size of its own effect alone, which is
-        the importance of Michel et al. 2019 taken anew.
+        Whether effects of removed heads add up; without it each head has the mean size of its own effect alone, which
+        is the importance of Michel et al. 2019 taken anew.
 
     Notes
     -----
