@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyattnorg.arrays import FloatArray
 from pyattnorg.haar import haar
 from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import HEADS, KEYS, QUERIES, organize
@@ -51,7 +52,8 @@ def organised_numbers(network: NetworkTensor, worth: NDArray[np.float64], **opti
     found = organize(network, **options)
     values = found.network.values
     trees = found.trees_
-    of = head_numbers(values, trees[QUERIES], trees[KEYS])
+    coefficients = np.moveaxis(haar(values, [trees[QUERIES], trees[KEYS], None]), 2, 0)
+    of = head_numbers(coefficients)
     distances = np.array(found.distances_[HEADS], np.float64)
     np.fill_diagonal(distances, np.inf)
     others = distances[np.isfinite(distances)]
@@ -60,15 +62,15 @@ def organised_numbers(network: NetworkTensor, worth: NDArray[np.float64], **opti
     return {
         "involvement": of["involvement"],
         "sparsity": -of["entropy"],
-        "fine": _fine(values, trees[QUERIES], trees[KEYS]),
+        "fine": _fine(coefficients, trees[QUERIES], trees[KEYS]),
         "distance": nearest / (median or 1.0),
         "alone": _alone(trees[HEADS]),
         "folders": _leads(trees[HEADS], worth),
     }
 
 
-def _fine(values: NDArray[np.floating], queries: PartitionTree, keys: PartitionTree) -> NDArray[np.float64]:
-    energy = np.moveaxis(haar(values, [queries, keys, None]), 2, 0).astype(np.float64) ** 2
+def _fine(coefficients: FloatArray, queries: PartitionTree, keys: PartitionTree) -> NDArray[np.float64]:
+    energy = coefficients.astype(np.float64) ** 2
     coarse = _coarse(queries)[:, None] | _coarse(keys)[None, :]
     total = energy.sum((1, 2))
     out: NDArray[np.float64] = (energy * ~coarse).sum((1, 2)) / np.where(total > 0, total, 1.0)
