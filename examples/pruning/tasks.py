@@ -50,7 +50,7 @@ def smollm2(splits: int) -> Task:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     if not (SMOLLM2 / "config.json").is_file():
-        raise FileNotFoundError(f"{SMOLLM2} is not there; run: make models")
+        raise FileNotFoundError(f"{SMOLLM2} is not there; run: python examples/models/smollm2.py")
     model = AutoModelForCausalLM.from_pretrained(SMOLLM2).eval()
     ids = AutoTokenizer.from_pretrained(SMOLLM2)("\n".join(_topics()), return_tensors="pt").input_ids[0]
     pieces = ids[: len(ids) // TOKENS * TOKENS].reshape(-1, TOKENS)
