@@ -98,6 +98,14 @@ GENERATORS = {
     "GPT2LMHeadModel": {
         "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50, "bos_token_id": 0, "eos_token_id": None,
     },
+    "MistralForCausalLM": {**SIZES, "num_key_value_heads": 2, "sliding_window": 4, "eos_token_id": None},
+    "Qwen3ForCausalLM": {**SIZES, "num_key_value_heads": 2, "head_dim": 8, "eos_token_id": None},
+    "GPTNeoXForCausalLM": {**SIZES, "eos_token_id": None},
+    "GPTJForCausalLM": {
+        "n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4, "vocab_size": 50, "bos_token_id": 0,
+        "eos_token_id": None,
+    },
+    "PhiForCausalLM": {**SIZES, "eos_token_id": None},
     "OPTForCausalLM": {**SIZES, "ffn_dim": 48, "word_embed_proj_dim": 32, "eos_token_id": None},
     "BartForConditionalGeneration": {
         "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
