@@ -39,7 +39,7 @@ def summary(task: Mapping[str, Any], curves: Numbers) -> dict[str, Any]:
     areas = np.array([area(shares, one) for one in draws])
     kept = np.array([removable(shares, one, task["budget"]) for one in draws])
     return {
-        "mean": mean, "low": np.percentile(losses, 2.5, 0), "high": np.percentile(losses, 97.5, 0),
+        "draws": splits, "mean": mean, "low": np.percentile(losses, 2.5, 0), "high": np.percentile(losses, 97.5, 0),
         "area": (area(shares, mean), *np.percentile(areas, [2.5, 97.5])),
         "removable": (removable(shares, mean, task["budget"]), *np.percentile(kept, [2.5, 97.5])),
     }  # fmt: skip
@@ -67,13 +67,15 @@ def table(task: Mapping[str, Any], rows: Mapping[str, Any]) -> str:
     lines = [
         f"### {task['title']}", "",
         f"Loss: {task['metric']}. One per cent of loss: a rise of {task['budget']:.3g}.", "",
-        "| ranking | area under the curve (95 % interval) | removable at 1 % loss (95 % interval) |", "|---|---|---|",
+        "| ranking | area under the curve (95 % interval) | removable at 1 % loss (95 % interval) | draws |",
+        "|---|---|---|---|",
     ]  # fmt: skip
     for by, row in sorted(rows.items(), key=lambda item: item[1]["area"][0]):
         mark = "" if by in BASELINES else "**"
         a, low, high = row["area"]
         r, least, most = row["removable"]
-        lines.append(f"| {mark}{by}{mark} | {a:.4f} ({low:.4f} to {high:.4f}) | {r:.1%} ({least:.1%} to {most:.1%}) |")
+        cells = (f"{mark}{by}{mark}", f"{a:.4f} ({low:.4f} to {high:.4f})", f"{r:.1%} ({least:.1%} to {most:.1%})")
+        lines.append(f"| {' | '.join(cells)} | {row['draws']} |")
     return "\n".join([*lines, ""])
 
 
