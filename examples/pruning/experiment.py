@@ -39,7 +39,7 @@ def curve(task: Task, ranking: Any, by: str, whole: np.ndarray[Any, Any]) -> lis
     rows = [whole.tolist()]
     for share in task.shares:
         with pa.ablate_heads(task.model, ranking.rows_of(ranking.lowest(share, by))):
-            rows.append(task.judge().tolist())
+            rows.append(task.judge().round(6).tolist())
     return rows
 
 
