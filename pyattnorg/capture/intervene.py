@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from pyattnorg.capture.contexts import Context, at_module, at_product, in_front, of_heads
 from pyattnorg.capture.fastpath import intervening
 from pyattnorg.capture.forwards import Guard
+from pyattnorg.capture.intake import Intake
 from pyattnorg.capture.keeping import Keeping
 from pyattnorg.capture.layout import Batches, Layout, Scene
 from pyattnorg.capture.mha import SIGNATURE, see_mha
@@ -48,23 +49,63 @@ class _Strict(Guard):
         do(*args)
 
 
+class _Asked(Intake):
+    """Lets in the calls that an edit wants to change, and keeps nothing of them."""
+
+    edit: Edit
+
+    def begin(self) -> None:
+        """No memory is needed."""
+        self.slot: Slot | None = None  # the call that was looked at last, if it is to be changed
+        self._before: Slot | None = None
+        self.of_modules: dict[int, Slot] = {}
+
+    def forget(self) -> None:
+        """Another forward begins, or none."""
+        self.slot = self._before = None
+        self.of_modules.clear()
+
+    def admit(self, slot: Slot, sizes: tuple[int, int] | None) -> bool:
+        """Ask `edit`; there is nothing to compute in any case."""
+        del self.forwards.passes[:-1]
+        wanted = slot if self.edit.wants(slot) else None
+        self.slot = self._before = wanted
+        if wanted is not None and slot.backend == "banded":
+            self.of_modules[id(slot.scene.module)] = wanted
+        return False
+
+    def had(self, scene: Scene, queries: int, q: Tensor, k: Tensor) -> bool:
+        """The same maps for other values (DiffLlama) are changed like the first ones."""
+        if super().had(scene, queries, q, k):
+            self.slot = self._before
+            return True
+        self._before = None
+        return False
+
+    def example_of(self, layout: Layout) -> int:
+        """All examples are changed alike."""
+        return 0
+
+    def budget_allows(self, layout: Layout, queries: int, keys: int) -> None:
+        """Nothing is copied."""
+
+
 class Intervention(Recorder):
     """Lets `edit` change what heads give, while it is entered; in the thread that entered it."""
 
     is_recorder = False  # the model runs as it does with this in it, also when nobody looks
     shapes_only = True
     guard_class = _Strict
+    intake_kind = _Asked
+    intake: _Asked
 
     def __init__(self, model: nn.Module, edit: Edit) -> None:
         super().__init__(model, Selection(), Keeping.of(("weights",)), None, None)
-        self.edit = edit
+        self.edit = self.intake.edit = edit
         self.forwards.each_call_is_a_pass = True
         self.forwards.ignores_away = True
-        self.forwards.on_output, self.forwards.on_pass = self._module_gave, self.new_pass
-        self._slot: Slot | None = None
+        self.forwards.on_output, self.forwards.on_pass = self._module_gave, self._forget
         self._of_candidates: dict[int, tuple[object, Slot | None]] = {}
-        self._of_modules: dict[int, Slot] = {}
-        self._again: Slot | None = None
         self.ran = False  # the whole model did, to its end
 
     def __enter__(self) -> Intervention:
@@ -74,9 +115,8 @@ class Intervention(Recorder):
         return self
 
     def _forget(self) -> None:
-        self._slot = self._again = None
         self._of_candidates.clear()
-        self._of_modules.clear()
+        self.intake.forget()
 
     # -- calls of attention -------------------------------------------------------------------------------------------
 
@@ -108,18 +148,18 @@ class Intervention(Recorder):
     def _take(self, trail: Trail, found: Factors, x: Tensor) -> bool:
         candidate = trail.candidate
         assert candidate is not None
-        self._slot = None
+        self.intake.slot = None
         if not watched(self, see_product, candidate.scene, found, x, trail):
             return False
         if id(candidate) not in self._of_candidates:  # the same weights may weigh several values
-            self._of_candidates[id(candidate)] = (candidate, self._slot)
+            self._of_candidates[id(candidate)] = (candidate, self.intake.slot)
         return True
 
     def _see(self, see: Callable[..., None], func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         scene = self.forwards.scene()
         if scene is None:
             return func(*args, **kwargs)
-        self._slot = None
+        self.intake.slot = None
         if see is see_mha:
             watched(self, see, scene, args, kwargs, None)
             slot = self._taken()
@@ -136,7 +176,7 @@ class Intervention(Recorder):
 
     def _taken(self) -> Slot | None:
         """The call that was just let in, if it is to be changed."""
-        return self._slot
+        return self.intake.slot
 
     def _mha(self, slot: Slot, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The call with the identity for its output projection, then ours in between, then the projection."""
@@ -156,20 +196,12 @@ class Intervention(Recorder):
         """Longformer's attention, whose map only its module knows: changed where the module returns."""
         if module is self.forwards.root:
             self.ran = True
-        slot = self._of_modules.pop(id(module), None)
+        slot = self.intake.of_modules.pop(id(module), None)
         if slot is None:
             return None
         first, *rest = output if isinstance(output, (tuple, list)) else (output,)
         changed = self.edit.change(slot, at_module(first, slot.layout.heads)).reshape(first.shape)
         return (changed, *rest) if isinstance(output, (tuple, list)) else changed
-
-    def had(self, scene: Scene, queries: int, q: Tensor, k: Tensor) -> bool:
-        """The same maps for other values (DiffLlama) are changed like the first ones."""
-        if super().had(scene, queries, q, k):
-            self._slot = self._again
-            return True
-        self._again = None
-        return False
 
     # -- nothing is kept ----------------------------------------------------------------------------------------------
 
@@ -181,27 +213,6 @@ class Intervention(Recorder):
     def reads(self, shape: Sequence[int], scene: Scene) -> Layout:
         """Only the axis of heads matters."""
         return in_front(shape, scene)
-
-    def admit(self, slot: Slot, sizes: tuple[int, int] | None) -> bool:
-        """Ask `edit`; there is nothing to compute in any case."""
-        del self.passes[:-1]
-        wanted = slot if self.edit.wants(slot) else None
-        self._slot = self._again = wanted
-        if wanted is not None and slot.backend == "banded":
-            self._of_modules[id(slot.scene.module)] = wanted
-        return False
-
-    def example_of(self, layout: Layout) -> int:
-        """All examples are changed alike."""
-        return 0
-
-    def budget_allows(self, layout: Layout, queries: int, keys: int) -> None:
-        """Nothing is copied."""
-
-    def new_pass(self) -> None:
-        """Another forward begins."""
-        self._of_candidates.clear()
-        self._of_modules.clear()
 
 
 __all__ = ["Edit", "Intervention"]
