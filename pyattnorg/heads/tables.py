@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -81,9 +81,4 @@ def run(model: nn.Module, call: Call, *, gradients: bool = False) -> Any:
         return model(*call.args, **call.kwargs)
 
 
-def text_of(name: str, given: Mapping[str, Any]) -> str:
-    """A named set of numbers in one line, for messages."""
-    return f"{name}: " + ", ".join(f"{key} {value}" for key, value in given.items())
-
-
-__all__ = ["calls_of", "head_table_of", "heads_of", "network_of", "run", "text_of"]
+__all__ = ["calls_of", "head_table_of", "heads_of", "network_of", "run"]
