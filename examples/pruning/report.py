@@ -115,7 +115,7 @@ def draw(task: Mapping[str, Any], rows: Mapping[str, Any], path: Path) -> None:
     axes[0].set_ylim(gradient[0] - 0.05 * rise, gradient[0] + 2.2 * rise)
     axes[0].set_ylabel(task["metric"])
     axes[0].set_title("baselines")
-    axes[1].set_title("ours")
+    axes[1].set_title("beside the gradient")
     figure.suptitle(task["title"])
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)

@@ -65,7 +65,7 @@ def smollm2(splits: int) -> Task:
         return each.mean(1).double().numpy()
 
     shares = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
-    metric = "loss, nats a token"
+    metric = "nats a token"
     title = "SmolLM2-135M, 270 heads"
     return Task("smollm2", title, metric, model, calibration, judge, shares, None, lambda x: x * 0.01)
 
