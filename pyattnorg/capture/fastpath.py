@@ -20,6 +20,7 @@ from pyattnorg.capture.errors import UnsupportedAttentionError, named
 FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 
 _away = threading.local()
+_changing = threading.local()
 
 
 def away() -> bool:
@@ -27,8 +28,25 @@ def away() -> bool:
     return bool(getattr(_away, "now", False))
 
 
+@contextlib.contextmanager
+def intervening() -> Iterator[None]:
+    """Meanwhile, in this thread, a module's output is not the one it gives alone: there is nothing to run again."""
+    _changing.depth = getattr(_changing, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _changing.depth -= 1
+
+
+def intervened() -> bool:
+    """Whether what heads give is being changed, in this thread: outputs then are not those of the maps."""
+    return bool(getattr(_changing, "depth", 0))
+
+
 def run_again(module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> Any:
     """The output the module gives when no recorder is there; None if it is the one it gave."""
+    if intervened():
+        return None
     if module.training or not torch.backends.mha.get_fastpath_enabled() or torch.is_autocast_enabled():
         return None
     if torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters()):
@@ -95,4 +113,13 @@ def _pop_all() -> list[Any]:
     return modes[::-1]
 
 
-__all__ = ["FAST", "away", "modes", "refuse_other_output", "run_again", "without_recorders"]
+__all__ = [
+    "FAST",
+    "away",
+    "intervened",
+    "intervening",
+    "modes",
+    "refuse_other_output",
+    "run_again",
+    "without_recorders",
+]

@@ -48,7 +48,7 @@ class Forwards:
     def __init__(
         self, model: nn.Module, guard: Guard, on_end: Callable[[], None], *, shapes_only: bool = False
     ) -> None:
-        self._root: nn.Module | None = model
+        self.root: nn.Module | None = model
         self._shapes_only = shapes_only
         self._kind = type(model).__name__
         self._guard, self._on_end = guard, on_end
@@ -64,10 +64,14 @@ class Forwards:
         self._numbers = count()
         self.on_return: Callable[[nn.Module, Any, Mapping[str, Any]], None] | None = None  # and of every return
         self.on_call: Callable[[Any, Mapping[str, Any]], None] | None = None  # told of every call's arguments
+        self.on_output: Callable[[nn.Module, Any], Any] | None = None  # may give another output of a module
+        self.on_pass: Callable[[], None] | None = None
+        self.each_call_is_a_pass = False  # also of a part of the model that is called by itself
+        self.ignores_away = False
 
     def open(self, stack: ExitStack) -> nn.Module:
         """Register the hooks; `stack` removes them."""
-        root = self._root
+        root = self.root
         if root is None:
             raise RuntimeError("a recorder watches once; make another")
         self._thread = threading.get_ident()
@@ -84,7 +88,9 @@ class Forwards:
         return root
 
     def _forget(self) -> None:
-        self._root = self.on_call = self.on_return = None  # no circle may keep anything alive
+        self.root = self.on_call = self.on_return = self.on_output = self.on_pass = (
+            None  # no circle may keep anything alive
+        )
         for held in (self.running, self._calls, self._modules, self._names):
             held.clear()
 
@@ -122,7 +128,9 @@ class Forwards:
         return self._kinds[type(module)]
 
     def _mine(self, module: nn.Module) -> bool:
-        if self.paused or away() or threading.get_ident() != self._thread or id(module) not in self._names:
+        if self.paused or (away() and not self.ignores_away):
+            return False
+        if threading.get_ident() != self._thread or id(module) not in self._names:
             return False
         # not while autograd runs: what checkpointing computes again there was recorded before
         return bool(torch._C._current_graph_task_id() == -1)
@@ -131,8 +139,10 @@ class Forwards:
         if not self._mine(module):
             return
         if not self.running:
-            if module is self._root or not self.passes:
+            if module is self.root or not self.passes or self.each_call_is_a_pass:
                 self.passes.append(Pass(self._kind))
+                if self.on_pass is not None:
+                    self._guard(self.on_pass)
                 self.places.restart()
                 self.batches = Batches()
             self._guard(self._read, module, args, {})
@@ -163,6 +173,8 @@ class Forwards:
         again = None
         raised = len(rest) == 1  # always_call tells of an exception by leaving out the keyword arguments
         fast = isinstance(module, FAST) and not self._shapes_only
+        if self.on_output is not None and not raised:
+            again = self.on_output(module, rest[1])
         if fast and not raised and not any(isinstance(m, FAST) for m in self.running):
             again = run_again(module, args, rest[0])
             self._guard(refuse_other_output, self._names[id(module)], module, rest[1], again)

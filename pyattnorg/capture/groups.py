@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from pyattnorg.capture.record import Record
+from pyattnorg.capture.record import Place, Record
 
 _TOWERS = {
     "text": ("text", "language"),
@@ -92,13 +92,18 @@ def side(path: str) -> str:
     return "" if not found else "decoder" if "decoder" in found[-1] else "encoder"
 
 
+def base_name(place: Place) -> str:
+    """What a group of records from this place is called, as long as nothing else is called so."""
+    path = place.prefix if place.prefix is not None else place.module
+    words = [part for part in path.split(".") if part and part not in _PLAIN and not part.isdigit()]
+    return tower(path) or side(path) or ".".join(words) or path or "attention"
+
+
 def _names(buckets: list[Bucket]) -> list[str]:
     crosses = sum(b.cross for b in buckets)
 
     def plain(bucket: Bucket) -> str:
-        path = bucket.prefix if bucket.prefix is not None else bucket.records[0].place.module
-        words = [part for part in path.split(".") if part and part not in _PLAIN and not part.isdigit()]
-        base = tower(path) or side(path) or ".".join(words) or path or "attention"
+        base = base_name(bucket.records[0].place)
         if bucket.cross:
             return "cross" if crosses == 1 else f"{base}.cross"
         return base
@@ -121,4 +126,4 @@ def _names(buckets: list[Bucket]) -> list[str]:
     return [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names)]
 
 
-__all__ = ["Bucket", "group", "side", "tower"]
+__all__ = ["Bucket", "base_name", "group", "side", "tower"]

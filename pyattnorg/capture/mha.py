@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pyattnorg.arrays import to_numpy
+from pyattnorg.capture.fastpath import intervened
 from pyattnorg.capture.layout import Layout, Scene
 from pyattnorg.capture.masks import causal, either, hidden_by_bias
 from pyattnorg.capture.maths import attend, output_error, unseen, wide
@@ -25,12 +26,12 @@ from pyattnorg.capture.sources import products
 if TYPE_CHECKING:
     from pyattnorg.capture.recorder import Recorder
 
-_SIGNATURE = inspect.signature(F.multi_head_attention_forward)
+SIGNATURE = inspect.signature(F.multi_head_attention_forward)
 
 
 def see_mha(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
     """Record a call from its arguments, and check the maps against the output it gave."""
-    bound = _SIGNATURE.bind(*args, **kwargs)
+    bound = SIGNATURE.bind(*args, **kwargs)
     bound.apply_defaults()
     p = bound.arguments
     query, key, value = p["query"], p["key"], p["value"]
@@ -58,7 +59,7 @@ def see_mha(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mappi
         maps = attend(q, k, 1.0 / math.sqrt(q.shape[-1]), hidden, bias, sinks)
         dropout = float(p["dropout_p"]) if p["training"] else 0.0
         error = None
-        if dropout == 0.0:
+        if dropout == 0.0 and not intervened():
             context = maps.context(v.to(maps.weights.dtype)).transpose(0, 1).reshape(n_queries, -1)
             bias_out = None if p["out_proj_bias"] is None else wide(p["out_proj_bias"])
             ours = F.linear(context, wide(p["out_proj_weight"]), bias_out)
@@ -135,4 +136,4 @@ def _hidden_and_bias(mask: Tensor) -> tuple[Tensor | None, Tensor | None]:
     return hidden_by_bias(mask), mask
 
 
-__all__ = ["see_mha"]
+__all__ = ["SIGNATURE", "see_mha"]

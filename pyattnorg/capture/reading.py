@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 def read_map(recorder: Recorder, scene: Scene, shape: Sequence[int], lie: Lie = (None, None)) -> tuple[Layout, Lie]:
     """How a map's axes are to be read, and where its queries and keys lie if they were followed."""
+    own = recorder.reads(shape, scene)
+    if own is not None:
+        return own, (None, None)
     queries, keys = (None if rows is None else rows.fit(tuple(shape[:-2])) for rows in lie)
     wanted = recorder.positions is None and recorder.may_restart
     try:

@@ -6,7 +6,7 @@ says whose they are. Whatever goes wrong in here is kept and raised after the fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from pyattnorg.capture.forwards import Forwards, Guard
 from pyattnorg.capture.handmade import see_handmade
 from pyattnorg.capture.intake import Intake
 from pyattnorg.capture.keeping import Keeping
-from pyattnorg.capture.layout import Batches, Scene, tensors_in
+from pyattnorg.capture.layout import Batches, Layout, Scene, tensors_in
 from pyattnorg.capture.maths import unseen
 from pyattnorg.capture.mha import see_mha
 from pyattnorg.capture.parameters import address, storages
@@ -46,8 +46,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
     """Records the attention of one model while it is entered; `passes` holds what was recorded."""
 
     is_recorder = True  # how `without_recorders` knows us
+    guard_class: Callable[[Callable[[], None]], Guard] = Guard
     shapes_only = False  # looks at shapes and at no numbers: see `survey`
-    intake_kind = Intake
+    intake_kind: type[Intake] = Intake
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         self.bands: dict[int, Band] = {}  # softmaxes of Longformer modules that are running
         self.positions: Positions | None = None
         self.may_restart = False  # whoever runs the model can run it again, if positions are wanted
-        self.guard = Guard(self.trails.clear)
+        self.guard = type(self).guard_class(self.trails.clear)
         self.forwards = Forwards(model, self.guard, self.trails.clear, shapes_only=self.shapes_only)
         self.intake = self.intake_kind(self.forwards, selection, keeping, example, max_bytes, writer)
         self._cleanup = ExitStack()
@@ -189,6 +190,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
 
     def _is_parameter(self, x: Tensor) -> bool:
         return isinstance(x, nn.Parameter) or address(x) in self._parameters
+
+    def reads(self, shape: Sequence[int], scene: Scene) -> Layout | None:
+        """How a map's axes are to be read, where that is not for `read_layout` to say."""
+        return None
 
     # -- what becomes of it -------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pyattnorg.capture.errors import UnsupportedAttentionError
+from pyattnorg.capture.fastpath import intervened
 from pyattnorg.capture.layout import Layout, Scene, refuse_channels
 from pyattnorg.capture.masks import causal, either, hidden_by_bias
 from pyattnorg.capture.maths import attend, output_error, unseen
@@ -60,7 +61,8 @@ def see_sdpa(recorder: Recorder, scene: Scene, args: Sequence[Any], kwargs: Mapp
         hidden, bias = (None if x is None else slot.take_rows(slot.take(x)) for x in (hidden, bias))
         scale = 1.0 / math.sqrt(q.shape[-1]) if call["scale"] is None else float(call["scale"])
         dropout = float(call["dropout_p"])
-        theirs = slot.take_rows(slot.take(_pick(out, layout, slot.example))) if dropout == 0.0 else None
+        told = dropout == 0.0 and not intervened()
+        theirs = slot.take_rows(slot.take(_pick(out, layout, slot.example))) if told else None
         queries = slot.take_rows(picked[0])
         parts = attended(slot, queries, picked[1], picked[2], scale, hidden, bias, theirs)
         qk = products(slot, queries, picked[1], scale, hidden, bias)
@@ -102,6 +104,13 @@ def _unpacked(
     if mask is not None and mask.ndim == 4 and mask.shape[1] > 1:
         mask = mask.reshape(mask.shape[0], heads, 1, mask.shape[-1])
     return q, mask, out
+
+
+def packed_heads(out: Tensor, heads: int) -> Tensor:
+    """An output with an axis of all heads, where a single new token's were packed by the keys that they share."""
+    if out.ndim == 4 and out.shape[1] != heads and out.shape[1] * out.shape[2] == heads:
+        return out.reshape(out.shape[0], heads, 1, out.shape[-1])
+    return out
 
 
 def _lead(q: Tensor, k: Tensor) -> tuple[int, ...]:
@@ -156,4 +165,4 @@ def _masks(
     return hidden, bias, "+".join(kinds) or "none"
 
 
-__all__ = ["see_sdpa"]
+__all__ = ["packed_heads", "see_sdpa"]

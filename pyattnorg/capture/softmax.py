@@ -158,7 +158,8 @@ def _record(
     recorder: Recorder, candidate: Candidate, columns: int, width: int, dropout: float, applied: Tensor | None
 ) -> None:
     layout, scores, weights = candidate.layout, candidate.scores, candidate.weights
-    note = _changed(candidate, applied) if weights is not None and layout is not None else ""
+    compared = weights is not None and layout is not None and not recorder.shapes_only
+    note = _changed(candidate, applied) if compared else ""
     candidate.scores = candidate.weights = None
     assert layout is not None
     assert scores is not None

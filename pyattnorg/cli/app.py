@@ -11,6 +11,7 @@ import typer
 from pyattnorg._version import __version__
 from pyattnorg.cli.capture_command import capture
 from pyattnorg.cli.failures import one_line
+from pyattnorg.cli.heads_commands import ablate, prune, rank
 from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Threads, named_model
 from pyattnorg.cli.sources import is_store
 
@@ -94,6 +95,9 @@ def demo(
 
 
 app.command()(capture)
+app.command()(rank)
+app.command()(ablate)
+app.command()(prune)
 
 
 @app.command()

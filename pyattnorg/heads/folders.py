@@ -1,0 +1,99 @@
+"""Pruning by folders: of heads that the head tree puts together one stays, the others go or leave their mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyattnorg.checks import one_of
+from pyattnorg.head_table import Heads
+from pyattnorg.heads.ranking import HeadRanking
+from pyattnorg.organization import HEADS, Organization
+
+
+@dataclass(frozen=True)
+class FolderChoice:
+    """Of every folder of heads at a level, the one that stays and those that go.
+
+    `kept` maps each representative to the heads that it stands for (itself among them); `dropped` are rows of the table
+    of heads, as `ablate_heads` and `prune_heads` take them (None where nothing goes).
+    """
+
+    level: int
+    kept: Mapping[str, tuple[str, ...]]
+    dropped: Heads | None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of the heads that go."""
+        return tuple(head for one, folder in self.kept.items() for head in folder if head != one)
+
+    def __repr__(self) -> str:
+        return f"FolderChoice(level {self.level}: {len(self.kept)} heads stay for {len(self.labels) + len(self.kept)})"
+
+
+def choose_folders(
+    organization: Organization,
+    level: int | None = None,
+    *,
+    representative: str = "central",
+    ranking: HeadRanking | None = None,
+    by: str = "gradient",
+) -> FolderChoice:
+    """Keep one head of every folder of the head tree at a level.
+
+    ``pa.prune_heads(model, choice.dropped)`` drops the others; with ``means=pa.head_means(model, inputs)`` they are
+    merged into what is left: the mean of what they gave goes to the bias of their layer's output projection.
+
+    Parameters
+    ----------
+    organization : Organization
+        Of the model's attention.
+    level : int, optional
+        Of the head tree, 0 being the root; the default is that of `Organization.head_folders`.
+    representative : {"central", "ranked"}
+        The head with the least sum of tree distances to its folder, or the one that `ranking` wants kept most.
+    ranking, by :
+        For "ranked".
+
+    Returns
+    -------
+    FolderChoice
+
+    Raises
+    ------
+    ValueError
+        A level that the tree does not have, "ranked" without a ranking, a ranking of other heads.
+    """
+    one_of(representative, "representative", ("central", "ranked"))
+    labels = organization.labels
+    heads = organization.network.heads
+    if int(heads.window.max()) >= 0:
+        raise ValueError("organization: its matrices are windows of heads; capture one window, or use on_grid() first")
+    if representative == "ranked":
+        if ranking is None:
+            raise ValueError("ranking: is missing for representative='ranked'; pass what rank_heads gives")
+        scores = dict(zip(ranking.labels, ranking.mean(by)))
+        if not set(labels) <= set(scores):
+            lost = next(label for label in labels if label not in scores)
+            raise ValueError(f"ranking: knows no {lost!r}; expected one of the organisation's model")
+        worth = np.array([scores[label] for label in labels])
+    distances = np.asarray(organization.distances_[HEADS], np.float64)
+    tree = organization.trees_[HEADS]
+    folders = organization.head_folders(level)
+    used = (
+        next(n for n in range(tree.n_levels) if len(tree.folder_sizes(n)) == len(folders)) if level is None else level
+    )
+    at = {label: i for i, label in enumerate(labels)}
+    kept: dict[str, tuple[str, ...]] = {}
+    for folder in folders:
+        mine = np.array(sorted(at[label] for label in folder))
+        cost = distances[np.ix_(mine, mine)].sum(1) if representative == "central" else -worth[mine]
+        kept[labels[mine[int(np.argmin(cost))]]] = tuple(labels[i] for i in mine)
+    gone = [i for i, label in enumerate(labels) if label not in kept]
+    return FolderChoice(used, kept, heads.take(gone) if gone else None)
+
+
+__all__ = ["FolderChoice", "choose_folders"]
