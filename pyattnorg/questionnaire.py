@@ -210,7 +210,9 @@ class Questionnaire:
             Called as ``progress(stage, done, total)`` before every stage and once at the end.
         """
         values, computed = placed(x, visible, self.device)
-        options = self._options(values.ndim, asked=affinities is not None and any(a is not None for a in affinities))
+        options = self.axis_options(
+            values.ndim, asked=affinities is not None and any(a is not None for a in affinities)
+        )
         first = starting_trees(trees, values.shape)
         for axis, o in enumerate(options):
             if o.tree == "given" and first[axis] is None:
@@ -235,8 +237,17 @@ class Questionnaire:
         self._values = values
         return self
 
-    def _options(self, n_axes: int, *, asked: bool) -> tuple[AxisOptions, ...]:
-        """All options checked, those of every axis; `asked`: for trees from affinities, if no kind is named."""
+    def axis_options(self, n_axes: int, *, asked: bool = False) -> tuple[AxisOptions, ...]:
+        """What is done with every axis of a tensor of so many: kind of tree, weights and so on, all options checked.
+
+        `fit` does it by itself; before a long capture it is worth doing at once. With `asked`, trees are those from
+        affinities where no kind is named, as where `fit` is given affinities.
+
+        Raises
+        ------
+        ValueError
+            An option is none, or they do not go together.
+        """
         if self.n_iter is not None:
             whole(self.n_iter, "n_iter", at_least=1)
         whole(self.n_trees, "n_trees", at_least=1)

@@ -138,6 +138,36 @@ def test_options_reach_the_questionnaire(loaded, tmp_path):
     assert "Head L1H2" in (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
 
 
+def test_any_option_of_the_questionnaire_can_be_set(loaded, tmp_path):
+    given = ("alpha=[0,0.5,1]", "initial=gaussian", "n-trees=2", "balance=1.5", "random_state=3", "missing=null")
+    sets = [word for text in given for word in ("--set", text)]
+    result = analyze("m", "--text", "some words", "--out", tmp_path, "--tree", "binary", *sets)
+    assert result.exit_code == 0, result.output
+    questionnaire = pa.load(tmp_path / "organization.npz").questionnaire
+    assert list(questionnaire.alpha) == [0, 0.5, 1]
+    assert (questionnaire.initial, questionnaire.n_trees, questionnaire.missing) == ("gaussian", 2, None)
+    assert (questionnaire.balance, questionnaire.random_state, questionnaire.schedule) == (1.5, 3, "refined")
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("alpha", "expected NAME=VALUE"),
+        ("nonsense=1", "no option 'nonsense', expected one of alpha"),
+        ("device=cuda", "said by --device"),
+        ("n_iter=3", "given twice"),
+        ("alpha=two", "alpha: got 'two'"),
+        ("alpha=[0,1]", "expected one, or one for each of 3 axes"),
+        ("n_trees=3", "no tree is drawn at random"),
+        ("tree=given", "needs trees"),
+    ],
+)
+def test_settings_are_checked_first(setting, expected, never_loaded, tmp_path):
+    result = analyze("m", "--text", "a", "--out", tmp_path / "o", "--n-iter", 2, "--set", setting)
+    assert expected in error_of(result)
+    assert not (tmp_path / "o").exists()
+
+
 def test_cells_are_no_formulas(tmp_path):
     write_heads(pa.organize(tiny(labels="=cmd|' /C calc'!A0;")), tmp_path / "heads.csv")
     with (tmp_path / "heads.csv").open(newline="") as file:

@@ -134,8 +134,16 @@ def analyze(
         Tree | None, typer.Option(help="Kind of trees; without it entropy, and flexible with --schedule paper.")
     ] = None,
     schedule: Annotated[
-        Schedule, typer.Option(help="Always the latest trees, or as the paper does.")
-    ] = Schedule.refined,
+        Schedule | None, typer.Option(help="Always the latest trees (refined, without it), or as the paper does.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other option of the questionnaire, such as alpha=0.5 or alpha=[0,0,1]; also several.",
+        ),
+    ] = None,
     head: Annotated[str | None, typer.Option(help="Head that the report shows; the most involved without it.")] = None,
     device: Annotated[
         str | None, typer.Option(help="Device to run the model and to organise on, such as 'cuda'.")
@@ -160,6 +168,7 @@ def analyze(
         raise typer.BadParameter(what, param_hint="--text, --text-file, --image")
     with one_line(debug):
         from pyattnorg.cli import job
+        from pyattnorg.cli.settings import settings
         from pyattnorg.cli.sources import of_store, read_source, short_name
 
         task = job.Job(
@@ -173,7 +182,9 @@ def analyze(
             group=group,
             max_length=max_length,
             masked=masked.value,
-            options={"n_iter": n_iter, "tree": tree and tree.value, "schedule": schedule.value},
+            options=settings(
+                setting, {"n_iter": n_iter, "tree": tree and tree.value, "schedule": schedule and schedule.value}
+            ),
             head=head,
             loading={"device": device, "dtype": dtype, "revision": revision},
             threads=threads,
