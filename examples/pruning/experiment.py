@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="forget the numbers that are there")
     given = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # these products are small, and on a busy machine two threads wait for each other
     given.out.mkdir(parents=True, exist_ok=True)
     file = given.out / "curves.json"
     found = json.loads(file.read_text()) if file.exists() and not given.again else {}
