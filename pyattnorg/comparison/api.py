@@ -60,7 +60,8 @@ def compare(
         Among which visible cells the null permutes.
     shared : bool, optional
         Whether input i is the same tokens for every network: then all heads are embedded together. By default where
-        the tensors name their tokens, and alike. Arrays do not, so it has to be said.
+        the tensors name their tokens, and alike (and, of images, name one input in ``meta["input"]``). Arrays do not,
+        so it has to be said.
     paired : bool, optional
         Whether input i is the same for every network, such as one text in the tokens of each. By default where
         `shared`, or where ``meta["input"]`` says so.

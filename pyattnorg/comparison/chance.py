@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95
+ROUNDING = 1e-9
 DRAWS_LEVEL = 0.90  # of the range of draws, where there is one input
 
 
@@ -68,8 +69,8 @@ def side_weights(
 
 
 def p_value(statistics: Floats) -> float:
-    """Share of assignments at least as far as the first, that which is there; rounding counts as equal."""
-    return float(np.mean(statistics >= statistics[0] * (1 - 1e-9)))
+    """Share of assignments with a statistic at least that of the first, which is there; rounding counts as equal."""
+    return float(np.mean(statistics >= statistics[0] - ROUNDING * (1 + abs(statistics[0]))))
 
 
 def least_p(n_a: int, n_b: int, *, paired: bool, n_resamples: int) -> float:

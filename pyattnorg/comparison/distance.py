@@ -84,7 +84,8 @@ def chance_of(a: Floats, b: Floats, *, paired: bool, n_resamples: int, seed: int
     shifts = first @ a - second @ b
     n = min(len(a), len(b))
     low, high = bootstrap_interval(shifts[:, :N], n)
-    ends = bootstrap_interval(distance_of(shifts), n)
+    here = float(distance_of(a.mean(0) - b.mean(0)))
+    ends = distance_interval(distance_of(shifts), here, n)
     sides, _ = side_weights(len(a), len(b), paired=paired, n_resamples=n_resamples, rng=rng)
     moved = sides @ np.concatenate([a, b])
     distances = distance_of(moved)
@@ -93,12 +94,24 @@ def chance_of(a: Floats, b: Floats, *, paired: bool, n_resamples: int, seed: int
         low,
         high,
         p,
-        float(ends[0]),
-        float(ends[1]),
+        *ends,
         p_value(distances),
         float(np.median(distances)),
         least_p(len(a), len(b), paired=paired, n_resamples=n_resamples),
     )
+
+
+def distance_interval(resampled: Floats, here: float, n: int) -> tuple[float, float]:
+    """Interval of the distance between what the means of n inputs stand for.
+
+    A distance of noisy means is too large, its square by about a constant, and resampling adds that constant again. Its
+    estimate, mean of the resampled squares less the square that is there, is taken off twice.
+    """
+    squares = np.square(resampled)
+    excess = max(0.0, float(squares.mean()) - here**2)
+    low, high = bootstrap_interval(squares, n)
+    ends = np.sqrt(np.maximum(np.array([low, high]) - 2 * excess, 0.0))
+    return float(ends[0]), float(ends[1])
 
 
 def mean_interval(rows: Floats, n_resamples: int, seed: int) -> tuple[Floats, Floats]:

@@ -131,9 +131,9 @@ def compared(
     by_chance = (n_a * (n_a - 1) + n_b * (n_b - 1)) / (len(first) * (len(first) - 1)) if len(first) > 1 else 1.0
     return JointPair(
         max(0.0, float(energy[0])),
-        _greater(energy),
+        p_value(energy),
         float(own[0]),
-        _greater(own),
+        p_value(own),
         float(by_chance),
     )
 
@@ -158,8 +158,3 @@ def shuffled_labels(
         at = np.flatnonzero(strata == stratum)
         out[1:, at] = first[at][rng.random((n - 1, len(at))).argsort(1)]
     return out
-
-
-def _greater(statistics: Floats) -> float:
-    """`p_value` of statistics that can be negative by rounding, or by nature."""
-    return p_value(statistics - min(0.0, float(statistics.min())) + TIE)

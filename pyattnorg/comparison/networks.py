@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -112,6 +113,8 @@ def common_size(networks: Sequence[Network], size: Sequence[int] | None) -> tupl
 def are_shared(networks: Sequence[Network], shared: bool | None) -> bool:
     """Whether all networks were given the same tokens: as said, or where names of tokens show it.
 
+    Names of squares of an image (r0c0) are those of any image: there ``meta["input"]`` has to be the same, too.
+
     Raises
     ------
     ValueError
@@ -124,13 +127,22 @@ def are_shared(networks: Sequence[Network], shared: bool | None) -> bool:
     )
     if shared is None:
         return fits and all(
-            a.queries is not None and a.queries == b.queries and a.keys is not None and a.keys == b.keys
+            a.queries is not None
+            and a.queries == b.queries
+            and a.keys is not None
+            and a.keys == b.keys
+            and (not _are_places(a.queries) or ("input" in a.meta and a.meta["input"] == b.meta.get("input")))
             for network in networks
             for a, b in zip(first, network.inputs)
         )
     if shared and not fits:
         raise ValueError("shared: got True, but the networks have different numbers of inputs or of tokens")
     return bool(shared)
+
+
+def _are_places(names: Sequence[str]) -> bool:
+    """Whether names say where a token is, as those of squares of an image do, and not what it is."""
+    return any(re.fullmatch(r"r\d+c\d+", name) for name in names)
 
 
 def are_paired(networks: Sequence[Network], paired: bool | None, *, shared: bool) -> bool:

@@ -65,7 +65,6 @@ def draw_quantities(comparison: Comparison, ax: Any) -> None:
     ax.axvline(0, color="0.7", linewidth=0.8)
     ax.set_yticks(range(len(counted)), names)
     ax.set(ylim=(len(counted) - 0.5, -0.5), xlabel="contrast with the null, in units", title="quantities")
-    ax.set_xscale("symlog", linthresh=1.0)
     _bare(ax, "top", "right")
 
 
