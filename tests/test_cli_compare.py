@@ -123,8 +123,9 @@ def test_stores(tmp_path: Path) -> None:
     from capture_models import tiny, token_ids
 
     model = tiny("BertModel")
-    for i in range(2):
-        pa.capture(model, {"input_ids": token_ids(2, 8)[i : i + 1]}, store=tmp_path / f"{i}.zarr")
+    inputs = [{"input_ids": token_ids(2, 8)[i : i + 1]} for i in range(2)]
+    for i, one in enumerate(inputs):
+        pa.capture(model, one, store=tmp_path / f"{i}.zarr")
     assert isinstance(model, torch.nn.Module)
     names = [str(tmp_path / f"{i}.zarr") for i in range(2)]
     run = runner.invoke(app, ["compare", *names, "--json", "--draws", "1"])
@@ -132,5 +133,8 @@ def test_stores(tmp_path: Path) -> None:
     told = json.loads(run.output)
     assert [one["name"] for one in told["networks"]] == ["0.zarr", "1.zarr"]
     assert np.isfinite(told["pairs"][0]["distance"])
-    direct = pa.compare(*(pa.load_capture(name).weights for name in names), n_draws=1)
-    assert told["distances"] == direct.distances.tolist()
+    lazy = [pa.load_capture(name).weights for name in names]
+    assert told["distances"] == pa.compare(*lazy, n_draws=1).distances.tolist()
+    assert not any(network.in_memory for network in lazy)  # heads are read one by one
+    captured = [pa.capture(model, one).weights for one in inputs]
+    assert told["distances"] == pa.compare(*captured, n_draws=1).distances.tolist()

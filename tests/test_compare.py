@@ -131,6 +131,24 @@ def test_organisations_and_causal_masks() -> None:
     assert one.distances[0, 1] == 0  # what stands in hidden cells has no say
 
 
+@pytest.mark.parametrize("null", ["row", "head", "tensor"])
+@pytest.mark.parametrize("positions", ["run", "scattered"])
+def test_other_draws_nulls_and_trees(null: Any, positions: Any) -> None:
+    a, b = network(0, 16, 16), noise(0, 20, 20)
+    found = pa.compare(a, b, size=(8, 8, 6), null=null, positions=positions, tree="flexible", **FAST)
+    assert found.distances[0, 1] > 0.5
+    assert (found.null, found.positions) == (null, positions)
+    assert found.portraits[0].contrasts[0] < found.portraits[1].contrasts[0]
+
+
+def test_progress_is_told() -> None:
+    seen: list[tuple[str, int, int]] = []
+    pa.compare(network(0), network(1), names=["a", "b"], progress=lambda *told: seen.append(told), **FAST)
+    assert [done for _, done, _ in seen] == [0, 1, 2, 3, 4]
+    assert seen[0][0] == "a, input 1 of 1"
+    assert {total for _, _, total in seen} == {4}
+
+
 def test_one_input_has_no_p_value_and_says_so() -> None:
     found = pa.compare(network(0, 20, 20), network(1, 20, 20), size=(10, 10, 8), **FAST)
     pair = found.pairs[0, 1]

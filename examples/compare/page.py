@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -60,6 +60,20 @@ def verdict(distance: float, p: float, floor: float) -> str:
     return "not above the floor" if p <= 0.05 else "not shown"
 
 
+def sized(kind: str, floor: Callable[..., float]) -> list[list[str]]:
+    """Networks on whole texts and on their first halves, and with every second head: does size still tell?"""
+    lines = []
+    for subject in (MINILM, SMOLLM):
+        both = [tensors(subject, which, kind) for which in ("whole", "first")]
+        names = [f"{subject.title}, {what}" for what in ("whole texts", "first halves")]
+        lines.append(row(pa.compare(*both, names=names, size=SIZE, paired=True), 0, 1, floor(subject)))
+    whole = tensors(MINILM, "first", kind)
+    half = [one.take_heads(range(0, one.shape[2], 2)) for one in whole]
+    size = (*SIZE[:2], half[0].shape[2])
+    found = pa.compare(whole, half, names=["MiniLM, all heads", "every second head"], size=size, paired=True)
+    return [*lines, row(found, 0, 1, floor(MINILM))]
+
+
 HEAD = (
     "networks", "distance", "by chance", "noise floor", "p (least possible)", "largest parts, in units",
     "joint energy", "own neighbours (chance)", "heads' correlation", "verdict",
@@ -81,6 +95,8 @@ def study(kind: str) -> tuple[str, pa.Comparison]:
         return max(known)
 
     text = ["### One network on two sets of inputs\n", table(HEAD[:-1], (r[:-1] for r in rows))]
+    text += ["\n### One network in two sizes\n", table(HEAD, (sized(kind, floor)))]
+
     found = compared([(one, "first") for one in RXN], kind, shared=True)
     lines = [row(found, a, b, floor(RXN[a], RXN[b])) for a, b in found.pairs]
     text += ["\n### Three trainings of one architecture\n", table(HEAD, lines)]

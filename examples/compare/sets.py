@@ -10,7 +10,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "examples" / "paper"))  # texts, photographs and loading are those of that page
 import inputs as paper  # noqa: E402
 
-SETS = ("first", "second")
 # esterification, reduction, nitration, Suzuki coupling, oxidation, amide formation
 MORE_REACTIONS = {
     "ester": "OC(=O)c1ccc(Br)cc1.CCO.OS(=O)(=O)O>>CCOC(=O)c1ccc(Br)cc1.O.OS(=O)(=O)O",
@@ -23,12 +22,12 @@ MORE_REACTIONS = {
 
 
 def texts(which: str) -> list[str]:
-    """First or second halves of six texts, cut between words."""
+    """Six texts, or their first or second halves, cut between words."""
     found = []
     for text in paper.TEXTS.values():
         words = text.split()
         middle = len(words) // 2
-        found.append(" ".join(words[:middle] if which == "first" else words[middle:]))
+        found.append(" ".join({"whole": words, "first": words[:middle], "second": words[middle:]}[which]))
     return found
 
 

@@ -71,14 +71,26 @@ def sub_tensor(network: NetworkTensor, queries: Indices, keys: Indices, heads: I
     ValueError
         None of them is visible.
     """
-    at = np.ix_(queries, keys, heads)
-    values = network.values[at]
-    seen: BoolArray = np.broadcast_to(network.visible_cells(), network.shape)[at]
+    values, seen = _cells(network, queries, keys, heads)
     if len(keys) < network.shape[1] and network.kind != "scores":
         values, seen = renormalized(values, seen, network.kind)
     if not seen.any():
         raise ValueError("visible: no cell of a drawn sub-tensor is visible; ask for a larger size")
     return Draw(filled(values, seen, network.kind), seen, heads, network.kind)
+
+
+def _cells(network: NetworkTensor, queries: Indices, keys: Indices, heads: Indices) -> tuple[FloatArray, BoolArray]:
+    """Values and what is visible of them; of a network on disk one head after the other is read."""
+    if network.in_memory:
+        at = np.ix_(queries, keys, heads)
+        return network.values[at], network.visible_cells()[at]
+    values, seen = [], []
+    for head in heads.tolist():
+        one = network.take_heads([head])
+        at = np.ix_(queries, keys, np.zeros(1, np.int64))
+        values.append(one.values[at])
+        seen.append(one.visible_cells()[at])
+    return np.concatenate(values, 2), np.concatenate(seen, 2)
 
 
 def filled(values: FloatArray, seen: BoolArray, kind: str) -> FloatArray:
