@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -233,6 +234,10 @@ def test_bad_input_is_named(networks: tuple[Any, ...], options: dict[str, Any], 
 def test_wrong_things_are_refused() -> None:
     with pytest.raises(TypeError, match="capture a model, or load"):
         pa.compare("a.npz", "b.npz")
+    with pytest.raises(TypeError, match=r"b: got a part of a capture.*\.weights"):
+        pa.compare(np.ones((2, 2, 2)), SimpleNamespace(weights=None, scores=None))
+    with pytest.raises(TypeError, match=r"a: got a capture.*\.weights"):
+        pa.compare(SimpleNamespace(groups={}, report=[]), np.ones((2, 2, 2)))
     with pytest.raises(TypeError, match="no option of compare or of Questionnaire"):
         pa.compare(np.ones((3, 3, 3)), np.ones((3, 3, 3)), trees=1)
     found = pa.compare(np.ones((3, 3, 3)), np.ones((3, 3, 3)), **FAST)
@@ -552,10 +557,9 @@ def test_halves_of_one_network_are_told_apart_as_often_as_chance_would_and_other
     for i in range(60):
         whole = network(i, 10, 10, 16, layers=1)
         order = rng.permutation(16)
-        found = pa.compare(
-            whole.take_heads(order[:8]), whole.take_heads(order[8:]), shared=True, n_draws=1, n_resamples=100
-        )
-        p_values.append(found.joint_pair(0, 1).energy_p)
+        halves = networks.read_networks([whole.take_heads(order[:8]), whole.take_heads(order[8:])], None)
+        found = joint.joint_of(halves, (10, 10, 8), "run", [1], {}, n_resamples=100, seed=i)
+        p_values.append(found.pairs[0, 1].energy_p)
     # 3 of 60 are expected at .05 and 12 at .2; three standard deviations more would be 8 and 21.
     assert np.sum(np.array(p_values) <= 0.05) <= 8
     assert 3 <= np.sum(np.array(p_values) <= 0.2) <= 21

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 import subjects  # it makes the folder of the paper's page known
@@ -67,11 +68,26 @@ def sized(kind: str, floor: Callable[..., float]) -> list[list[str]]:
         both = [tensors(subject, which, kind) for which in ("whole", "first")]
         names = [f"{subject.title}, {what}" for what in ("whole texts", "first halves")]
         lines.append(row(pa.compare(*both, names=names, size=SIZE, paired=True), 0, 1, floor(subject)))
+    both = [[one.without([0], renormalize=kind == "weights") for one in x] for x in both]
+    names = [f"{SMOLLM.title} without its first token, {what}" for what in ("whole texts", "first halves")]
+    lines.append(row(pa.compare(*both, names=names, size=SIZE, paired=True), 0, 1, floor(SMOLLM)))
     whole = tensors(MINILM, "first", kind)
     half = [one.take_heads(range(0, one.shape[2], 2)) for one in whole]
     size = (*SIZE[:2], half[0].shape[2])
     found = pa.compare(whole, half, names=["MiniLM, all heads", "every second head"], size=size, paired=True)
     return [*lines, row(found, 0, 1, floor(MINILM))]
+
+
+def by_size(kind: str) -> str:
+    """Values and contrasts of one network in sub-tensors of several sizes."""
+    whole = tensors(MINILM, "whole", kind)
+    rows = []
+    for size in ((24, 24, 48), (48, 48, 48), (96, 96, 48), (48, 48, 12), (48, 48, 24), (48, 48, 72)):
+        found = pa.compare(whole, whole, names=["a", "b"], size=size, n_draws=1, shared=False).portraits[0]
+        cells = [f"{v:.3f}; {c:.2f}" for v, c in zip(found.values, found.contrasts)]
+        heads = float(np.nanmean(found.heads))
+        rows.append([" x ".join(map(str, size)), *cells, f"{heads:.2f}"])
+    return table(("size", *(quantity.name for quantity in QUANTITIES), "heads, mean contrast"), rows)
 
 
 HEAD = (
@@ -127,8 +143,9 @@ def study(kind: str) -> tuple[str, pa.Comparison]:
         for i in range(len(QUANTITIES)):
             numbers = [portrait.contrasts[i], portrait.low[i], portrait.high[i]]
             cells[-1].append(f"{portrait.values[i]:.3f}; {numbers[0]:.2f} ({numbers[1]:.2f} to {numbers[2]:.2f})")
+    sizes = ["\n### What size does\n", "MiniLM on whole texts: value; contrast with the null.\n", by_size(kind)]
     text.append(table(("network", *(quantity.name for quantity in QUANTITIES)), cells))
-    return "\n".join(text), shown
+    return "\n".join([*text, *sizes]), shown
 
 
 def main() -> None:

@@ -74,6 +74,8 @@ def _tensor(one: Any, name: str) -> NetworkTensor:
         return one
     if hasattr(one, "groups") and hasattr(one, "report"):
         raise TypeError(f"{name}: got a capture, expected one of its tensors: pass its .weights or .scores")
+    if hasattr(one, "weights") and hasattr(one, "scores"):
+        raise TypeError(f"{name}: got a part of a capture, expected one of its tensors: pass its .weights or .scores")
     if isinstance(one, (str, os.PathLike)):
         raise TypeError(f"{name}: got {one!r}, expected a tensor: capture a model, or load an organisation")
     try:

@@ -60,7 +60,7 @@ QUANTITIES = (
         "imbalance", "Sackin index of the head tree over Yule's", "", "ratio", 0.2, "1 for Yule trees of any size"
     ),
     Quantity("fit", "cophenetic correlation of the head tree", "higher", "difference", 0.1, "falls slowly with heads"),
-    Quantity("alone", "share of heads that stand alone", "", "difference", 0.1, "little"),
+    Quantity("alone", "share of heads that stand alone", "", "difference", 0.1, "falls with heads, grows with tokens"),
     Quantity("rank", "effective rank of the head affinity over h", "lower", "ratio", 0.2, "falls with heads"),
 )
 HEADS_UNIT = SPECTRUM_UNIT = 0.1
