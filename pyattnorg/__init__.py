@@ -49,6 +49,7 @@ from pyattnorg.trees import PartitionTree
 if TYPE_CHECKING:
     from pyattnorg.capture import Capture, capture, capture_each, capturing, from_arrays, load_capture, load_each
     from pyattnorg.capture.estimate import Estimate, estimate
+    from pyattnorg.comparison import Comparison, compare
     from pyattnorg.heads import (
         CannotPruneError,
         FolderChoice,
@@ -76,11 +77,12 @@ _LATER = dict.fromkeys(
         "head_means", "load_pruned", "prune_heads", "rank_heads", "save_pruned",
     ),
     "heads",
-)  # fmt: skip
+) | dict.fromkeys(("Comparison", "compare"), "comparison")  # fmt: skip
 
 __all__ = [
     "CannotPruneError",
     "Capture",
+    "Comparison",
     "DamagedFileError",
     "DiffusionMap",
     "Estimate",
@@ -113,6 +115,7 @@ __all__ = [
     "choose_folders",
     "coarsest_entropy",
     "coefficients_needed",
+    "compare",
     "cophenetic_correlation",
     "cosine_affinity",
     "data_weights",

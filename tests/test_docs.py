@@ -61,3 +61,26 @@ def test_what_the_page_says_of_its_rows_is_true() -> None:
     by_cell, by_tree = pa.pairwise_l1(rows), pa.tree_emd(rows, keys)
     assert f"c is {by_cell[0, 2] / by_cell[0, 1]:.1f} times as far from a as b is" in PAGE
     assert f"by the tree, {by_tree[0, 2] / by_tree[0, 1]:.1f} times" in PAGE
+
+
+def test_code_of_the_page_on_comparing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "compare.md").read_text(), re.DOTALL)
+    exec(compile(block, "docs/compare.md", "exec"), names)
+    assert (tmp_path / "compared.svg").exists()
+    assert "a and b: distance" in names["found"].summary()
+    matplotlib.pyplot.close("all")
+
+
+def test_quantities_of_the_page_on_comparing_are_those_of_the_code() -> None:
+    from pyattnorg.comparison.quantities import HEADS_UNIT, QUANTITIES, SPECTRUM_UNIT
+
+    page = (DOCS / "compare.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|", page, re.MULTILINE)
+    told = {name: (contrast.strip(), unit.strip()) for name, _, contrast, unit in rows}
+    for quantity in QUANTITIES:
+        contrast, unit = told.pop(quantity.name)
+        assert contrast == {"ratio": "log ratio", "difference": "difference"}[quantity.contrast]
+        assert unit == (str(quantity.unit) if quantity.unit else "not counted")
+    assert [unit for _, unit in told.values()] == [str(HEADS_UNIT), str(SPECTRUM_UNIT)]

@@ -10,6 +10,7 @@ import typer
 
 from pyattnorg._version import __version__
 from pyattnorg.cli.capture_command import capture
+from pyattnorg.cli.compare_command import compare
 from pyattnorg.cli.failures import one_line
 from pyattnorg.cli.heads_commands import ablate, prune, rank
 from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Threads, named_model
@@ -95,6 +96,7 @@ def demo(
 
 
 app.command()(capture)
+app.command()(compare)
 app.command()(rank)
 app.command()(ablate)
 app.command()(prune)
