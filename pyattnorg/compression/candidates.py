@@ -66,7 +66,7 @@ class Candidate:
         model = fit(magnitude, layout.within(), layout.beside)
         bits = bits_of(model, magnitude, layout.within(), layout.beside) + 8 * len(model_to_bytes(model))
         squares = np.square(restored(found) - self.coefficients).sum()
-        return bits + float(squares) / (BIT * step * step)
+        return bits + float(squares) / (float(BIT) * step * step)
 
     def filled(self, step: float) -> Candidate:
         """Cells that do not count hold what makes coefficients few: alternating projections (Papoulis 1975)."""
@@ -85,7 +85,8 @@ def best_axes(whole: Candidate, step: float) -> Candidate:
 
     `whole` is not filled; what is found is.
     """
-    best, bits = whole.filled(step), whole.filled(step).bits(step)
+    best = whole.filled(step)
+    bits = best.bits(step)
     while True:
         tried = [
             Candidate(whole.values, whole.seen, _without(best.trees, axis)).filled(step)

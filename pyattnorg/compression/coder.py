@@ -8,6 +8,7 @@ large magnitudes. Strips follow one another by heads, then by stretches; one of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +134,7 @@ def _plain_bits(q: Ints, symbol: NDArray[np.uint8], edges: Ints) -> list[bytes]:
         has = np.flatnonzero(extra > k)
         bits[at[has] + 1 + k] = (magnitude[has] >> (extra[has] - 1 - k)) & 1
     first = np.append(at, len(bits))[np.searchsorted(some, edges)].tolist()
-    return [np.packbits(bits[a:b]).tobytes() for a, b in zip(first[:-1], first[1:])]
+    return [np.packbits(bits[a:b]).tobytes() for a, b in pairwise(first)]
 
 
 def _with_plain_bits(data: NDArray[np.uint8], begin: Ints, symbol: NDArray[np.uint8], edges: Ints, ends: Ints) -> Ints:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,7 +157,7 @@ class Compressed:
         decoded, read = self._stored.cost(needed)
         return {"coefficients": count, "decoded": decoded, "bytes": read}
 
-    def _position(self, label: str | int) -> int:
+    def _position(self, label: Any) -> int:
         n = self.shape[-1]
         if not isinstance(label, str):
             at = int(label)
@@ -190,7 +190,7 @@ class Compressed:
         return found
 
     def _inner(self, points: Sequence[NDArray[np.int64] | None]) -> list[NDArray[np.int64] | None]:
-        """Positions among the queries and keys that are kept; any where they are not, since their cells are invisible."""
+        """Positions among the queries and keys that are kept; any for the others, whose cells are all invisible."""
         if self._stored.inner == self._stored.shape:
             return list(points)
         out = list(points)
@@ -223,7 +223,11 @@ class Compressed:
         from pyattnorg.store import write_atomically
 
         data = self._stored.container.whole()
-        write_atomically(path, lambda file: file.write(data) and None, overwrite=overwrite)
+
+        def write(file: BinaryIO) -> None:
+            file.write(data)
+
+        write_atomically(path, write, overwrite=overwrite)
 
     def to_bytes(self) -> bytes:
         """What `save` writes."""
@@ -250,7 +254,7 @@ class Compressed:
         total = int(np.prod(self.shape))
         return "\n".join(
             [
-                f"{self.kind or 'array'} {shape}: {size_text(self.nbytes)}, {self.ratio:.1f} times smaller than float32",
+                f"{self.kind or 'array'} {shape}: {size_text(self.nbytes)}, 1/{self.ratio:.1f} of float32",
                 f"relative error {self.error:.2%}, {self.n_coefficients:,} of {total:,} coefficients",
                 f"trees of: {', '.join(kept) or 'no axis'}",
                 "bytes: " + ", ".join(f"{name} {size:,}" for name, size in self.sizes.items()),

@@ -12,6 +12,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def written(parts: Parts, strips: Sequence[bytes]) -> bytes:
     sizes = zlib.compress(planes.tobytes(), 9)
     payload = b"".join(strips)
     edges = segments(np.array([len(strip) for strip in strips], np.int64))
-    checks = [zlib.crc32(payload[a:b]) for a, b in zip(edges[:-1], edges[1:])]
+    checks = [zlib.crc32(payload[a:b]) for a, b in pairwise(edges)]
     packed = np.array(checks, "<u4").tobytes()
     header = framed([about, parts.fixed, parts.mask, trees, parts.model, sizes, packed])
     return FRONT.pack(MAGIC, len(header), zlib.crc32(header)) + header + payload

@@ -1,4 +1,4 @@
-"""What is to be compressed: its values with a number in every cell, which of them count, its trees, and all its names."""
+"""What is to be compressed: values with a number in every cell, which cells count, trees, and all names."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _of_network(x: NetworkTensor, trees: Trees | None, visible: Array | None, *,
     }
     whole = x if filled else x.filled()
     seen = None if whole.visible is None or whole.visible.all() else whole.visible_cells()
-    values = whole.values.astype(np.float64)
+    values: Any = whole.values.astype(np.float64)
     if seen is not None and filled:
         values = fill_invisible(values, seen, "zero" if x.kind == "weights" else "mean")
     found = None if trees is None else fitting_trees(list(trees), values.shape)
@@ -98,7 +98,7 @@ def _of_array(x: Any, trees: Trees | None, visible: Array | None) -> Intake:
     if raw.ndim < 1 or 0 in raw.shape:
         raise ValueError(f"x: got shape {raw.shape}, expected one axis or more with at least one point on each")
     wide = raw.dtype.kind in "iub" or raw.dtype.itemsize >= 8
-    single = raw.astype(np.float64 if wide else np.float32, copy=False)
+    single: Any = raw.astype(np.float64 if wide else np.float32, copy=False)
     masks = mask_values(x)
     cells: BoolArray | None
     if raw.ndim > 1 and visible is not None and np.shape(visible) == raw.shape[:2]:

@@ -49,7 +49,7 @@ def _one_to_bytes(layer: BoolArray) -> bytes:
     if layer.all():
         return bytes([FULL])
     first = int(layer[0].sum())  # keys that query 0 sees, if the mask is causal
-    if np.array_equal(layer, np.tri(*layer.shape, first - 1, dtype=bool)):
+    if np.array_equal(layer, np.tri(layer.shape[0], layer.shape[1], first - 1, dtype=bool)):
         return bytes([CAUSAL]) + varint(first)
     packed = zlib.compress(np.packbits(layer).tobytes(), 9)
     return bytes([BITS]) + varint(len(packed)) + packed

@@ -111,7 +111,7 @@ def fit(magnitude: Ints, above: Ints, beside: Ints, there: NDArray[np.bool_] | N
     told = told.ravel() if there is None else told[there]
     count = np.bincount(told, minlength=BASES * (2 * states + 1) * SYMBOLS)
     count = count.reshape(BASES, 2 * states + 1, SYMBOLS)
-    live = count[:, :, 1:].any((1, 2))
+    live = np.asarray(count[:, :, 1:].any((1, 2)))
     count[~live] = 0
     codes = _codes(count.reshape(-1, SYMBOLS))
     return Model(steps, states, scales, codes, Tables(_frequencies(codes)), live)
@@ -166,17 +166,18 @@ def model_from_bytes(data: bytes, shape: tuple[int, int, int]) -> Model:
 
 def _context(base: NDArray[np.uint8], above: NDArray[np.uint8], beside: NDArray[np.uint8], states: int) -> Ints:
     told = np.minimum(above, states) + np.minimum(beside, states)
-    return base.astype(np.int64) * (2 * states + 1) + told
+    out: Ints = base.astype(np.int64) * (2 * states + 1) + told
+    return out
 
 
 def _bases(scales: tuple[Ints, Ints, Ints], steps: int) -> NDArray[np.uint8]:
     first, middle, last = (s.astype(np.int16) for s in scales)
     octaves = last[:, None, None] + first[None, :, None] + middle[None, None, :]
-    return np.clip(octaves // np.int16(steps) + np.int16(MIDDLE), 0, BASES - 1).astype(np.uint8)
+    return np.asarray(np.clip(octaves // np.int16(steps) + np.int16(MIDDLE), 0, BASES - 1), np.uint8)
 
 
 def _codes(count: Ints) -> Ints:
-    """Frequencies as quarter octaves from 1 on, 0 where there are none; 0 of 57 and more are not told apart."""
+    """Frequencies as quarter octaves from 1 on, 0 where there are none."""
     total = count.sum(1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.log2(count / total)

@@ -43,7 +43,8 @@ def restored(found: Quantised) -> Reals:
     """The coefficients that whole numbers stand for."""
     magnitude = np.abs(found.q)
     offset = np.array([0, *(part / PARTS - ZERO for part in found.parts)])
-    return np.sign(found.q) * (magnitude + offset[np.minimum(magnitude, OWN)]) * found.step
+    out: Reals = np.sign(found.q) * (magnitude + offset[np.minimum(magnitude, OWN)]) * found.step
+    return out
 
 
 def largest_step(error_of: Callable[[float], float], error: float, first: float) -> float | None:

@@ -104,7 +104,7 @@ class Stored:
         with self._named():
             n, *rest = self.shape
             if len(rest) < 2 or (self.container.parts.mask and self.container.parts.mask[0] == 2):
-                found = mask_from_bytes(self.container.parts.mask, (n, *(rest or [1])[:1], 1))
+                found = mask_from_bytes(self.container.parts.mask, (n, rest[0] if rest else 1, 1))
                 return found.reshape(self.shape) if found is not None and len(rest) < 2 else found
             found = mask_from_bytes(self.container.parts.mask, (n, int(np.prod(rest[:-1])), rest[-1]))
             return None if found is None else found.reshape(self.shape)

@@ -62,7 +62,8 @@ def tree_from_bytes(data: bytes, n: int) -> PartitionTree:
     at = 1 if by_depth else 5
     value = int.from_bytes(data[at:], "little")
     parent: dict[int, int] = {0: -1}
-    nodes, inner = [0], []
+    nodes = [0]
+    inner: list[int] = []
     for leaf in range(1, n):
         value, digit = divmod(value, len(nodes) + (0 if binary else len(inner)))
         if digit >= len(nodes):
