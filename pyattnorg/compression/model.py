@@ -18,7 +18,7 @@ from pyattnorg.compression.numbers import Reader, framed
 
 Ints = NDArray[np.int64]
 EXACT = 16  # magnitudes below are symbols; from there on a symbol is a power of two, and the rest are plain bits
-SYMBOLS = EXACT + 40
+SYMBOLS = EXACT + 48
 BASES, MIDDLE = 40, 18  # contexts by expected magnitude; the one for an expectation of 1
 ROUNDS = 3
 LEAST = -40

@@ -14,7 +14,9 @@ ZERO = 0.6  # of a step: what is smaller becomes 0; half would be least error, m
 OWN = 3  # magnitudes 1, 2 and 3 or more stand at the mean of what they stand for
 PARTS = 256
 CLOSE = 0.998  # of the error asked, where the search is content
-TRIES = 40
+TRIES = 60
+FARTHEST = 1e9  # from the first step that a search goes
+LARGEST = 2.0**50  # number of steps
 
 
 class Quantised(NamedTuple):
@@ -26,7 +28,11 @@ class Quantised(NamedTuple):
 
 
 def quantised(c: Reals, step: float, threshold: float = 0.0) -> Quantised:
-    """Coefficients in steps; those up to a threshold are 0 even if they are more than a step."""
+    """Coefficients in steps; those up to a threshold are 0 even if they are more than a step.
+
+    No coefficient takes more than 2^50 steps: a step that is too small for that becomes larger.
+    """
+    step = max(step, float(np.abs(c).max(initial=0.0)) / LARGEST)
     scaled = np.abs(c) / step
     q = (scaled + (1 - ZERO)).astype(np.int64)
     if threshold:
@@ -65,11 +71,11 @@ def largest_step(error_of: Callable[[float], float], error: float, first: float)
             high, high_error = step, now
         if not high:
             step = low * 4
-            if step > 1e6 * first:
+            if step > FARTHEST * first:
                 return low or None
         elif not low:
             step = high / max(4.0, 1.5 * high_error / error)
-            if step < 1e-9 * first:
+            if step < first / FARTHEST:
                 return None
         elif high / low < 1 + 1e-4:
             return low or None
