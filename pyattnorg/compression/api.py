@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyattnorg.arrays import Array
 from pyattnorg.checks import number, one_of
 from pyattnorg.compression.candidates import Candidate, best_axes
 from pyattnorg.compression.compressed import ORIGINAL, Compressed
 from pyattnorg.compression.intake import Intake, take_in
-from pyattnorg.compression.quantize import Quantised, largest_step, quantised, restored
-from pyattnorg.compression.stored import file_bytes
-from pyattnorg.haar import ihaar
+from pyattnorg.compression.quantize import largest_step
+from pyattnorg.compression.ways import FactorWay, HaarWay, Way
 from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import Organization
 from pyattnorg.questionnaire import Questionnaire
 from pyattnorg.shrinkage import noise_level
 from pyattnorg.trees import PartitionTree
 
+Settled: TypeAlias = Callable[["float | None"], Way]  # the way to go, None: before a step is known
 LEAST = {"f4": 1e-6, "f8": 1e-12}  # errors that can be asked, above what rounding does
 SHRINK = 0.995  # of the step, where rounding to the dtype took the error over what was asked
 TRIES = 24  # times that it is made smaller
@@ -35,6 +34,7 @@ def compress(
     ratio: float | None = None,
     trees: Sequence[PartitionTree | None] | None = None,
     axes: Literal["auto", "trees"] = "auto",
+    form: Literal["haar", "factors", "auto"] = "haar",
     visible: Array | None = None,
 ) -> Compressed:
     """Keep the tri-Haar coefficients that matter, as few bytes as will do.
@@ -57,6 +57,10 @@ def compress(
     axes : {"auto", "trees"}
         ``"auto"`` leaves the tree of an axis out where that takes fewer bytes, as it often does on attention weights;
         ``"trees"`` uses all.
+    form : {"haar", "factors", "auto"}
+        What is kept: coefficients of the tensor, or those of the singular vectors of every head in the Haar bases of
+        queries and keys, which are fewer where heads have low rank, as scores often do. ``"auto"`` makes both and
+        takes the better one (docs/compression-study.md).
     visible : bool array of the shape of an array or of its first two axes, optional
         Cells that count. Without it, -inf and the lowest numbers of model dtypes mark those that do not. Networks
         know theirs.
@@ -73,27 +77,29 @@ def compress(
     if (error is None) == (ratio is None):
         raise ValueError("error: give error (such as 0.05) or ratio (such as 20), exactly one of the two")
     one_of(axes, "axes", ("auto", "trees"))
+    one_of(form, "form", ("haar", "factors", "auto"))
     found = take_in(network, trees, visible)
+    if form == "factors" and found.values.ndim != 3:
+        raise ValueError(f"form: got 'factors' for a tensor of {found.values.ndim} axes, expected queries, keys, heads")
     if ratio is not None:
         ratio = number(ratio, "ratio", above=0)
     elif error != "noise":
-        least = LEAST[found.about["dtype"]]
-        error = number(error, "error", at_least=least)
+        error = number(error, "error", at_least=LEAST[found.about["dtype"]])
         if error >= 1:
             raise ValueError(f"error: got {error:g}, expected less than 1, which keeps nothing")
     whole = Candidate(found.values, found.seen, tuple(_trees(found)))
     if not whole.length:
-        return _made(found, whole, quantised(whole.coefficients, 1.0))
+        return _made(found, HaarWay(whole), 1.0)
     if error == "noise":
+        if form == "factors":
+            raise ValueError("form: got 'factors' with error='noise', expected 'haar': noise is found in coefficients")
         return _denoised(found, whole)
     if ratio is not None:
-        return _of_ratio(found, whole, ratio, axes)
+        made = [_of_ratio(found, way, ratio) for way in _ways(found, whole, axes, form)]
+        return min(made, key=lambda one: one.error)
     assert error is not None
-    step = _step_of_error(found, whole, error, 2 * error * _rms(whole))
-    best = best_axes(whole, step) if axes == "auto" else whole.filled(step)
-    if best is not whole:
-        step = _step_of_error(found, best, error, step)
-    return _of_error(found, best, step, error)
+    made = [_of_error(found, way, float(error)) for way in _ways(found, whole, axes, form)]
+    return min(made, key=lambda one: one.nbytes)
 
 
 def _trees(found: Intake) -> list[PartitionTree | None]:
@@ -106,66 +112,68 @@ def _trees(found: Intake) -> list[PartitionTree | None]:
     return list(Questionnaire().fit(single).trees_)
 
 
-def _rms(one: Candidate) -> float:
-    return one.length / float(np.sqrt(one.values.size))
+def _ways(found: Intake, whole: Candidate, axes: str, form: str) -> Iterator[Settled]:
+    """The forms that were asked for; each says how it settles, once a step is known about."""
+    if form != "factors":
+        yield lambda step: HaarWay(whole if step is None else _settled(whole, step, axes))
+    if form != "haar" and found.values.ndim == 3:
+        way = FactorWay(found, whole.trees[:2])
+        yield lambda step: way
 
 
-def _step_of_error(found: Intake, one: Candidate, error: float, first: float) -> float:
-    step = largest_step(lambda step: one.error(quantised(one.coefficients, step)), error, first)
+def _settled(whole: Candidate, step: float, axes: str) -> Candidate:
+    return best_axes(whole, step) if axes == "auto" else whole.filled(step)
+
+
+def _rms(found: Intake) -> float:
+    seen = ... if found.seen is None else found.seen
+    return float(np.linalg.norm(found.values[seen]) / np.sqrt(found.values.size))
+
+
+def _of_error(found: Intake, settled: Settled, error: float) -> Compressed:
+    """The result whose measured error, rounding to the dtype among it, is no more than asked."""
+    step = _step_of_error(found, settled(None), error, 2 * error * _rms(found))
+    way = settled(step)
+    step = _step_of_error(found, way, error, step)
+    for _ in range(TRIES):
+        if way.measured(found, step) <= error:
+            return _made(found, way, step)
+        step *= SHRINK
+    raise ValueError(
+        f"error: got {error:g}, which {found.about['dtype']} does not hold; "
+        f"the least is about {way.measured(found, step):.2g}"
+    )
+
+
+def _step_of_error(found: Intake, way: Way, error: float, first: float) -> float:
+    step = largest_step(way.error, error, first)
     if step is None:
         raise ValueError(f"error: got {error:g}, which {found.about['dtype']} does not hold; ask for a larger one")
     return step
 
 
-def _of_error(found: Intake, one: Candidate, step: float, error: float) -> Compressed:
-    """The result whose measured error, rounding to the dtype among it, is no more than asked."""
-    for _ in range(TRIES):
-        q = quantised(one.coefficients, step)
-        if _measured(found, one, q) <= error:
-            return _made(found, one, q)
-        step *= SHRINK
-    raise ValueError(
-        f"error: got {error:g}, which {found.about['dtype']} does not hold; "
-        f"the least is about {_measured(found, one, q):.2g}"
-    )
-
-
-def _of_ratio(found: Intake, whole: Candidate, ratio: float, axes: str) -> Compressed:
+def _of_ratio(found: Intake, settled: Settled, ratio: float) -> Compressed:
     """The result of the least error that is no larger than asked."""
     room = ORIGINAL * float(np.prod(found.about["shape"])) / ratio
-    if axes == "auto" and _nothing(found, whole).nbytes > room:  # trees alone are too many bytes
-        whole = _bare(whole)
-    nothing = _nothing(found, whole)
+    first = _step_of_size(found, settled(None), room)
+    way = settled(first if first else _rms(found))
+    step = _step_of_size(found, way, room) if first else None
+    nothing = _made(found, way, 1e9 * _rms(found) * float(np.sqrt(found.values.size)))
     if nothing.nbytes > room:
+        bare = HaarWay(Candidate(found.values, found.seen, (None,) * found.values.ndim))
+        least = _made(found, bare, 1e9 * _rms(found) * float(np.sqrt(found.values.size)))
         raise ValueError(
-            f"ratio: got {ratio:g}, but names, mask and trees alone take {nothing.nbytes:,} bytes; "
-            f"the largest here is {nothing.ratio:.4g}"
+            f"ratio: got {ratio:g}, but names, mask and trees alone take {least.nbytes:,} bytes; "
+            f"the largest here is {least.ratio:.4g}"
         )
-    step = _step_of_size(found, whole, room)
-    best = best_axes(whole, step) if axes == "auto" else whole.filled(step)
-    if best is not whole:
-        step = _step_of_size(found, best, room)
-    made = _made(found, best, quantised(best.coefficients, step))
+    made = nothing if step is None else _made(found, way, step)
     return made if made.nbytes <= room and made.error <= nothing.error else nothing
 
 
-def _nothing(found: Intake, one: Candidate) -> Compressed:
-    """The result that keeps no coefficient."""
-    return _made(found, one, quantised(one.coefficients, 1e9 * one.length))
-
-
-def _bare(whole: Candidate) -> Candidate:
-    return Candidate(whole.values, whole.seen, (None,) * len(whole.trees))
-
-
-def _step_of_size(found: Intake, one: Candidate, room: float) -> float:
-    """The smallest step, about, whose file has room; there is one."""
-
-    def size(fineness: float) -> float:
-        return len(_bytes(found, one, quantised(one.coefficients, 1 / fineness), 0.0))
-
-    fineness = largest_step(size, room, 10 / _rms(one))
-    return 1 / fineness if fineness else 1e9 * one.length
+def _step_of_size(found: Intake, way: Way, room: float) -> float | None:
+    """The smallest step, about, whose file has room; None where there is none."""
+    fineness = largest_step(lambda inverse: len(way.file(found, 1 / inverse, 0.0)), room, 10 / _rms(found))
+    return 1 / fineness if fineness else None
 
 
 def _denoised(found: Intake, whole: Candidate) -> Compressed:
@@ -176,21 +184,8 @@ def _denoised(found: Intake, whole: Candidate) -> Compressed:
             "error: got 'noise', but the finest coefficients show none (half of them are 0); give a number, such as .05"
         )
     threshold = noise * float(np.sqrt(2 * np.log(whole.values.size)))
-    return _made(found, whole, quantised(whole.coefficients, NOISE_STEP * noise, threshold))
+    return _made(found, HaarWay(whole, threshold), NOISE_STEP * noise)
 
 
-def _made(found: Intake, one: Candidate, q: Quantised) -> Compressed:
-    return Compressed(_bytes(found, one, q, _measured(found, one, q)))
-
-
-def _bytes(found: Intake, one: Candidate, q: Quantised, error: float) -> bytes:
-    return file_bytes(q, one.trees, found.mask, found.about, error)
-
-
-def _measured(found: Intake, one: Candidate, q: Quantised) -> float:
-    """Relative error of what will come back, in the dtype that it has then."""
-    back: NDArray[np.float64] = ihaar(restored(q), list(one.trees)).astype(found.about["dtype"]).astype(np.float64)
-    gap = back - one.values
-    if one.seen is not None:
-        gap = gap[one.seen]
-    return float(np.linalg.norm(gap)) / (one.length or 1.0)
+def _made(found: Intake, way: Way, step: float) -> Compressed:
+    return Compressed(way.file(found, step, way.measured(found, step)))

@@ -17,21 +17,25 @@ from pyattnorg.compression import ans
 from pyattnorg.compression.model import Model, extra_bits, fit, shifted, symbols_of
 
 Ints = NDArray[np.int64]
-LONGEST = 1 << 15  # coefficients of a strip, but for a single row that has more
+LONGEST = 1 << 15  # coefficients of a strip, where nothing else is said
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Shape (rows, middle, heads), and what lies above along the first two axes in the order of storage."""
+    """Shape (rows, middle, heads), and what lies above along the first two axes in the order of storage.
+
+    A strip has `longest` coefficients, or a single row that has more.
+    """
 
     shape: tuple[int, int, int]
     above: Ints
     beside: Ints
+    longest: int = LONGEST
 
     @property
     def stretch(self) -> int:
         """Rows of a strip."""
-        return max(1, min(self.shape[0], LONGEST // max(1, self.shape[1])))
+        return max(1, min(self.shape[0], self.longest // max(1, self.shape[1])))
 
     @property
     def stretches(self) -> int:

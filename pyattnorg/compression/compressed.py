@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.arrays import FloatArray
-from pyattnorg.compression.order import functions_at
-from pyattnorg.compression.stored import Stored
-from pyattnorg.haar import ihaar
+from pyattnorg.compression.factors import opened
 from pyattnorg.head_table import Heads
 from pyattnorg.memory import size_text
 from pyattnorg.network import NetworkTensor
@@ -32,7 +30,7 @@ class Compressed:
     """
 
     def __init__(self, source: bytes | Path) -> None:
-        self._stored = Stored(source)
+        self._stored = opened(source)
         self._about = self._stored.container.parts.about
 
     # -- what it is ---------------------------------------------------------------------------------------------
@@ -67,6 +65,11 @@ class Compressed:
     def sizes(self) -> dict[str, int]:
         """Bytes of every part: names ("about"), mask, trees, model (of the coefficients), index, coefficients, rest."""
         return dict(self._stored.container.section_bytes)
+
+    @property
+    def form(self) -> str:
+        """What is kept: "haar", coefficients of the tensor; "factors", those of every head's singular vectors."""
+        return "factors" if self._stored.container.inside else "haar"
 
     @property
     def n_coefficients(self) -> int:
@@ -138,24 +141,11 @@ class Compressed:
             One an axis (queries, keys, heads), None for all; what is left out is None. Heads may be labels.
         """
         some = self._points(points)
-        inner = self._inner(some)
-        trees, n = self._stored.trees, self._stored.inner
-        parts = [None if p is None else functions_at(tree, p, m) for tree, p, m in zip(trees, inner, n)]
-        c = self._stored.coefficients([None if part is None else part[0] for part in parts])
-        for axis, part in enumerate(parts):
-            if part is not None:
-                c = np.moveaxis(np.tensordot(part[1], c, axes=(1, axis)), 0, axis)
-        whole = [None if part is not None else tree for tree, part in zip(trees, parts)]
-        return self._finished(np.ascontiguousarray(ihaar(c, whole)), some)
+        return self._finished(self._stored.block(self._inner(some)), some)
 
     def cost(self, *points: Points) -> dict[str, int]:
         """What `block` has to look at: ``coefficients`` needed, those ``decoded`` with them, and ``bytes`` of these."""
-        inner = self._inner(self._points(points))
-        trees, n = self._stored.trees, self._stored.inner
-        needed = [None if p is None else functions_at(tree, p, m)[0] for tree, p, m in zip(trees, inner, n)]
-        count = int(np.prod([m if some is None else len(some) for some, m in zip(needed, n)]))
-        decoded, read = self._stored.cost(needed)
-        return {"coefficients": count, "decoded": decoded, "bytes": read}
+        return self._stored.cost(self._inner(self._points(points)))
 
     def _position(self, label: Any) -> int:
         n = self.shape[-1]
@@ -237,6 +227,7 @@ class Compressed:
         """The figures, JSON-ready."""
         return {
             "kind": self.kind,
+            "form": self.form,
             "shape": list(self.shape),
             "bytes": self.nbytes,
             "ratio": self.ratio,
@@ -251,11 +242,13 @@ class Compressed:
         shape = " x ".join(map(str, self.shape))
         axes = ("queries", "keys", "heads") if self.kind else tuple(f"axis {i}" for i in range(len(self.shape)))
         kept = [name for name, tree in zip(axes, self.trees) if tree is not None]
-        total = int(np.prod(self.shape))
+        total = f"{int(np.prod(self.shape)):,} coefficients"
+        if self.form == "factors":
+            total = "those of singular vectors"
         return "\n".join(
             [
                 f"{self.kind or 'array'} {shape}: {size_text(self.nbytes)}, 1/{self.ratio:.1f} of float32",
-                f"relative error {self.error:.2%}, {self.n_coefficients:,} of {total:,} coefficients",
+                f"relative error {self.error:.2%}, {self.n_coefficients:,} of {total}",
                 f"trees of: {', '.join(kept) or 'no axis'}",
                 "bytes: " + ", ".join(f"{name} {size:,}" for name, size in self.sizes.items()),
             ]

@@ -31,7 +31,8 @@ SEGMENT = 4096
 class Parts:
     """What a header holds, as bytes.
 
-    `about` is JSON; `fixed` the numbers that coefficients are made of; `sizes` the bytes of every strip.
+    `about` is JSON; ``about["inside"]``, where it is there, has the lengths of whole files that follow the header in
+    place of strips. `fixed` holds the numbers that coefficients are made of, `sizes` the bytes of every strip.
     """
 
     about: dict[str, Any]
@@ -78,8 +79,8 @@ class Container:
         Bytes of every part of the file.
     nbytes : int
         Of the whole file.
-    bytes_read : int
-        Read so far, the header among them.
+    inside : list of Container
+        Files within it.
 
     Raises
     ------
@@ -87,10 +88,11 @@ class Container:
         It is no such file, or a part of it is not what was written.
     """
 
-    def __init__(self, source: bytes | Path) -> None:
-        self._source = source
-        self.nbytes = len(source) if isinstance(source, bytes) else os.stat(source).st_size
-        self.bytes_read = 0
+    def __init__(self, source: bytes | Path, begin: int = 0, nbytes: int | None = None) -> None:
+        self._source, self._first = source, begin
+        size = len(source) if isinstance(source, bytes) else os.stat(source).st_size
+        self.nbytes = size - begin if nbytes is None else nbytes
+        self._read_here = 0
         magic, length, check = FRONT.unpack(self._read(0, FRONT.size))
         if magic != MAGIC:
             raise ValueError("it does not begin as one")
@@ -111,14 +113,23 @@ class Container:
         self._strip = np.concatenate([[0], np.cumsum(found)])
         self._edges = segments(found)
         self._checks = np.frombuffer(checks, "<u4")
-        if len(self._checks) != len(self._edges) - 1 or self._begin + self._edges[-1] != self.nbytes:
-            raise ValueError(f"it has {self.nbytes} bytes, expected {self._begin + self._edges[-1]}")
+        self.inside: list[Container] = []
+        end = self._begin + self._edges[-1]
+        for length in told.get("inside", ()):
+            self.inside.append(Container(source, begin + end, int(length)))
+            end += int(length)
+        if len(self._checks) != len(self._edges) - 1 or end != self.nbytes:
+            raise ValueError(f"it has {self.nbytes} bytes, expected {end}")
         self._known: dict[int, bytes] = {}
         named = {"about": about, "mask": mask, "trees": trees, "model": model, "index": sizes + checks}
         self.section_bytes = {name: len(part) for name, part in named.items()} | {"coefficients": self._edges[-1]}
+        for other in self.inside:
+            for name in self.section_bytes:
+                self.section_bytes[name] += other.section_bytes[name]
         self.section_bytes["rest"] = self.nbytes - sum(self.section_bytes.values())
 
     def _read(self, at: int, count: int) -> bytes:
+        at += self._first
         if isinstance(self._source, bytes):
             found = self._source[at : at + count]
         else:
@@ -127,8 +138,13 @@ class Container:
                 found = file.read(count)
         if len(found) < count:
             raise ValueError("it ends too soon")
-        self.bytes_read += count
+        self._read_here += count
         return found
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes read so far, the header among them."""
+        return self._read_here + sum(other.bytes_read for other in self.inside)
 
     def strips(self, which: Ints) -> tuple[bytes, Ints]:
         """The bytes of some strips one after the other, and how many each has. Only their segments are read."""
