@@ -169,7 +169,18 @@ def of_tucker(case: Case, axes: tuple[int, ...], error: float) -> tuple[float, f
         met = left <= (error * np.linalg.norm(values)) ** 2
         return size, FLOAT * float(numbers[met].min())
     best = np.inf
-    for share in (1.0, 1.2, 1.4, 1.7, 2.0):  # errors over visible cells are not those of the filled tensor
+    for share in (
+        0.3,
+        0.4,
+        0.5,
+        0.6,
+        0.7,
+        0.8,
+        0.9,
+        1.0,
+        1.2,
+        1.5,
+    ):  # errors over visible cells are not those of the filled tensor
         met = left <= (share * error * np.linalg.norm(values)) ** 2
         at = np.unravel_index(np.where(met, numbers, np.inf).argmin(), core.shape)
         box = tuple(slice(0, i + 1) for i in at)

@@ -106,7 +106,8 @@ def section() -> str:
             "at random only low rank is left; with the entries of every head permuted only sparse entries are left.",
             table(["network", "tensor", "what", "pa.compress", "singular vectors of every head"], few),
             "*Both at once*, kB at 5 %: singular vectors of every head, plain and in the Haar bases of the query and "
-            "key trees (`form=\"factors\"`); and 1, 2 or 4 of them a head with the tri-Haar coefficients of what they leave.",
+            "key trees (`form=\"factors\"`); and 1, 2 or 4 of them a head with the tri-Haar coefficients of what they "
+            "leave.",
             table(["network", "tensor", "pa.compress", "singular vectors", "… in Haar bases", "1 + Haar", "2 + Haar",
                    "4 + Haar"], mixed),
         ]

@@ -23,6 +23,7 @@ from pyattnorg.trees import PartitionTree
 Settled: TypeAlias = Callable[["float | None"], Way]  # the way to go, None: before a step is known
 LEAST = {"f4": 1e-6, "f8": 1e-12}  # errors that can be asked, above what rounding does
 SHRINK = 0.995  # of the step, where rounding to the dtype took the error over what was asked
+FAR = 1e9  # step over the norm, where nothing is kept
 TRIES = 24  # times that it is made smaller
 NOISE_STEP = 2.0  # in standard deviations of the noise: its own error then is a third of the noise's square
 
@@ -95,7 +96,8 @@ def compress(
             raise ValueError("form: got 'factors' with error='noise', expected 'haar': noise is found in coefficients")
         return _denoised(found, whole)
     if ratio is not None:
-        made = [_of_ratio(found, way, ratio) for way in _ways(found, whole, axes, form)]
+        bare = HaarWay(Candidate(found.values, found.seen, (None,) * found.values.ndim) if axes == "auto" else whole)
+        made = [_of_ratio(found, way, ratio, bare) for way in _ways(found, whole, axes, form)]
         return min(made, key=lambda one: one.error)
     assert error is not None
     made = [_of_error(found, way, float(error)) for way in _ways(found, whole, axes, form)]
@@ -152,19 +154,17 @@ def _step_of_error(found: Intake, way: Way, error: float, first: float) -> float
     return step
 
 
-def _of_ratio(found: Intake, settled: Settled, ratio: float) -> Compressed:
-    """The result of the least error that is no larger than asked."""
+def _of_ratio(found: Intake, settled: Settled, ratio: float, spare: Way) -> Compressed:
+    """The result of the least error that is no larger than asked; by `spare` where trees alone are larger."""
     room = ORIGINAL * float(np.prod(found.about["shape"])) / ratio
     first = _step_of_size(found, settled(None), room)
-    way = settled(first if first else _rms(found))
-    step = _step_of_size(found, way, room) if first else None
-    nothing = _made(found, way, 1e9 * _rms(found) * float(np.sqrt(found.values.size)))
+    way = spare if first is None else settled(first)
+    step = _step_of_size(found, way, room)
+    nothing = _made(found, way, FAR * _rms(found) * float(np.sqrt(found.values.size)))
     if nothing.nbytes > room:
-        bare = HaarWay(Candidate(found.values, found.seen, (None,) * found.values.ndim))
-        least = _made(found, bare, 1e9 * _rms(found) * float(np.sqrt(found.values.size)))
         raise ValueError(
-            f"ratio: got {ratio:g}, but names, mask and trees alone take {least.nbytes:,} bytes; "
-            f"the largest here is {least.ratio:.4g}"
+            f"ratio: got {ratio:g}, but names, mask and trees alone take {nothing.nbytes:,} bytes; "
+            f"the largest here is {nothing.ratio:.4g}"
         )
     made = nothing if step is None else _made(found, way, step)
     return made if made.nbytes <= room and made.error <= nothing.error else nothing

@@ -2,8 +2,8 @@
 
 A head is ``sum of a_i b_i' / s_i`` with ``a_i`` its left singular vectors times the singular values and ``b_i`` its
 right ones times ``s_i``, which is near them, a whole number of eighths of an octave: rounding either by a step errs in
-the head by as much. The vectors of all heads, one after the other, are two tensors (vectors, queries) and (vectors, keys), each
-compressed as any other, the second axis by its tree.
+the head by as much. The vectors of all heads, one after the other, are two tensors (vectors, queries) and (vectors,
+keys), each compressed as any other, the second axis by its tree.
 """
 
 from __future__ import annotations
