@@ -179,6 +179,7 @@ def test_compress_and_decompress(saved: Path, tmp_path: Path, organized: pa.Orga
         ([], "exactly one"),
         (["--error", "0.1", "--text", "x"], "give none of them"),
         (["--error", "0.1", "--layers", "0"], "--layers: "),
+        (["--error", "0.1", "--form", "x"], "form: got 'x'"),
     ],
 )
 def test_compress_refuses(options: list[str], said: str, saved: Path, tmp_path: Path) -> None:

@@ -29,6 +29,9 @@ def compress(
         float | None, typer.Option(help="Instead of --error: size of float32 over that of the file.")
     ] = None,
     axes: Annotated[str, typer.Option(help="auto leaves out trees that do not pay; trees uses all.")] = "auto",
+    form: Annotated[
+        str, typer.Option(help="What is kept: haar, factors (singular vectors of heads), or auto, the smaller.")
+    ] = "haar",
     text: Annotated[str | None, typer.Option(help="Text to read.")] = None,
     text_file: Annotated[Path | None, typer.Option(help="File with the text (UTF-8).")] = None,
     image: Annotated[Path | None, typer.Option(help="Image to look at.")] = None,
@@ -59,6 +62,7 @@ def compress(
             error=error,
             ratio=ratio,
             axes=axes,
+            form=form,
             given=(text, text_file, image),
             kind=kind,
             choices={"layers": layers, "heads": heads, "group": group, "max_length": max_length},

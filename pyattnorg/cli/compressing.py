@@ -27,6 +27,7 @@ class Task:
     error: str | None
     ratio: float | None
     axes: str
+    form: str
     given: tuple[str | None, Path | None, Path | None]
     kind: str
     choices: Mapping[str, Any]
@@ -44,7 +45,8 @@ def compress(task: Task, *, quiet: bool = False, as_json: bool = False) -> None:
     with Stages(shown=not (quiet or as_json)) as stages:
         network = _network(task, stages)
         with stages.stage("compress"):
-            made = compress(network, error=error, ratio=task.ratio, axes=task.axes)  # type: ignore[arg-type]
+            options: dict[str, Any] = {"error": error, "ratio": task.ratio, "axes": task.axes, "form": task.form}
+            made = compress(network, **options)
         with stages.stage("write"):
             made.save(task.out, overwrite=task.overwrite)
     told = {"source": task.source, **made.to_dict(), "out": str(task.out), "seconds": stages.seconds}
