@@ -102,7 +102,8 @@ def section() -> str:
             "and the share of visible entries, in per cent, that hold all but 5 % of the norm.",
             table(["network", "tensor", *(f"{e:.0%}" for e in ERRORS), "of", "entries for 5 %, %"], ranks),
             "*What each method lives on*, kB at 5 %, on the smallest network. With the singular values of every head "
-            "kept and the vectors drawn at random only low rank is left; with the entries of every head permuted only sparse entries are left.",
+            "kept and the vectors drawn at random only low rank is left; with the entries of every head permuted only "
+            "sparse entries are left.",
             table(["network", "tensor", "what", "pa.compress", "singular vectors of every head"], few),
             "*Both at once*, kB at 5 %: singular vectors of every head, plain and in the Haar bases of the query and "
             "key trees (`form=\"factors\"`); and two of them a head with the tri-Haar coefficients of what they leave.",
