@@ -7,6 +7,7 @@
 # make paper  the paper's results on three real networks, to docs/paper.md
 # make entropy  least-entropy trees out of sample, on four real networks, to docs/entropy-study.md
 # make compare  real networks compared with one another, to docs/compare/ (four minutes, then offline)
+# make compression  bytes of three real networks by every method, to docs/compression-study.md
 # make pruning  loss against heads removed on three models, to docs/pruning (under 30 minutes, then offline)
 # make bench  kernels beside their peers and the machine's own limits, to bench/results.md
 #
@@ -27,7 +28,7 @@ RXNFP := rxnfp==0.1.0
 SOURCES := CMakeLists.txt pyproject.toml setup.py $(shell find csrc -type f)
 CPP := $(shell find csrc tests/cpp -name '*.hpp' -o -name '*.cpp' -o -name '*.inl' -o -name '*.cu')
 
-.PHONY: demo test emulated mutants lint sanitize paper entropy compare pruning bench clean
+.PHONY: demo test emulated mutants lint sanitize paper entropy compare compression pruning bench clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/pyattnorg demo --out demo-report --overwrite
@@ -72,6 +73,9 @@ entropy: $(VENV)/entropy.done models/dinov2-vits14/config.json models/smollm2-13
 
 compare: $(VENV)/compare.done models/dinov2-vits14/config.json models/smollm2-135m/config.json
 	HF_HUB_OFFLINE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/compare/page.py
+
+compression: $(VENV)/entropy.done models/dinov2-vits14/config.json models/smollm2-135m/config.json
+	HF_HUB_OFFLINE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/compression/page.py
 
 models/dinov2-vits14/config.json: | $(VENV)/paper.done
 	$(BIN)/python examples/models/dinov2.py --out $(@D)

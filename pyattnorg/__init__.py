@@ -11,6 +11,7 @@ from pyattnorg._version import __version__
 from pyattnorg.affinity import cosine_affinity, dual_affinity, gaussian_affinity
 from pyattnorg.builders import binary_tree, flexible_tree
 from pyattnorg.checks import DamagedFileError
+from pyattnorg.compression import Compressed, compress
 from pyattnorg.config import show_config
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
 from pyattnorg.distances import pairwise_l1, tree_emd
@@ -83,6 +84,7 @@ __all__ = [
     "CannotPruneError",
     "Capture",
     "Comparison",
+    "Compressed",
     "DamagedFileError",
     "DiffusionMap",
     "Estimate",
@@ -116,6 +118,7 @@ __all__ = [
     "coarsest_entropy",
     "coefficients_needed",
     "compare",
+    "compress",
     "cophenetic_correlation",
     "cosine_affinity",
     "data_weights",

@@ -14,6 +14,7 @@ import numpy as np
 from pyattnorg._version import __version__
 from pyattnorg.arrays import FloatArray
 from pyattnorg.checks import DamagedFileError
+from pyattnorg.compression.container import MAGIC
 from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import Organization
 from pyattnorg.questionnaire import Questionnaire
@@ -101,8 +102,10 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
-def load(path: str | os.PathLike[str]) -> Organization:
-    """Read an organisation that `Organization.save` wrote.
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read what `Organization.save` or `Compressed.save` wrote: an Organization, or a Compressed.
+
+    Of a compressed tensor only the header is read at first.
 
     Raises
     ------
@@ -119,6 +122,12 @@ def load(path: str | os.PathLike[str]) -> Organization:
             f"{target} is a folder; if it is the store of a capture, pyattnorg.load_capture reads it"
         )
     try:
+        with open(target, "rb") as opened:
+            begins = opened.read(len(MAGIC))
+        if begins == MAGIC:
+            from pyattnorg.compression.compressed import Compressed
+
+            return Compressed(target)
         with open(target, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         if "about" not in arrays:
@@ -129,7 +138,7 @@ def load(path: str | os.PathLike[str]) -> Organization:
         if about["format_version"] > FORMAT_VERSION:
             raise ValueError(f"it was written by pyattnorg {about['pyattnorg']}, which is newer; upgrade to read it")
         return _restored(arrays, about)
-    except PermissionError:
+    except (PermissionError, DamagedFileError):
         raise
     except Exception as error:  # whatever bytes make zipfile, numpy and json stumble over, it is the file that is wrong
         raise DamagedFileError(f"{target} is no readable pyattnorg organisation: {error}") from None

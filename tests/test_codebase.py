@@ -62,7 +62,7 @@ LEVELS = (
     ("packets",),
     ("sparsity", "published", "shrinkage", "holder", "regularity", "scales", "paraproduct"),
     ("questionnaire", "rounds", "pictures", "tanglegrams"),
-    ("organization", "invariance", "store", "comparison"),
+    ("organization", "invariance", "store", "comparison", "compression"),
     ("heads", "report", "scale", "cli", "__main__"),  # what acts on models may import what captures them
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

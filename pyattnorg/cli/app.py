@@ -11,6 +11,7 @@ import typer
 from pyattnorg._version import __version__
 from pyattnorg.cli.capture_command import capture
 from pyattnorg.cli.compare_command import compare
+from pyattnorg.cli.compress_commands import compress, decompress
 from pyattnorg.cli.failures import one_line
 from pyattnorg.cli.heads_commands import ablate, prune, rank
 from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Threads, named_model
@@ -100,6 +101,8 @@ app.command()(compare)
 app.command()(rank)
 app.command()(ablate)
 app.command()(prune)
+app.command()(compress)
+app.command()(decompress)
 
 
 @app.command()

@@ -1,0 +1,98 @@
+"""The options of ``pyattnorg compress`` and ``decompress``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyattnorg.cli.failures import one_line
+from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Threads
+
+
+def compress(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            show_default=False,
+            help="organization.npz of `analyze`, a store of `capture`, a transformers id or folder, or timm/NAME.",
+        ),
+    ],
+    *,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the result.")],
+    error: Annotated[
+        str | None, typer.Option(help="Relative error that is not to be exceeded, such as 0.05; or 'noise'.")
+    ] = None,
+    ratio: Annotated[
+        float | None, typer.Option(help="Instead of --error: size of float32 over that of the file.")
+    ] = None,
+    axes: Annotated[str, typer.Option(help="auto leaves out trees that do not pay; trees uses all.")] = "auto",
+    form: Annotated[
+        str, typer.Option(help="What is kept: haar, factors (singular vectors of heads), or auto, the smaller.")
+    ] = "haar",
+    text: Annotated[str | None, typer.Option(help="Text to read.")] = None,
+    text_file: Annotated[Path | None, typer.Option(help="File with the text (UTF-8).")] = None,
+    image: Annotated[Path | None, typer.Option(help="Image to look at.")] = None,
+    kind: Annotated[str, typer.Option(help="Attention after softmax (weights) or before it (scores).")] = "weights",
+    layers: Annotated[str | None, typer.Option(help="Layers to look at, from 0: '0-3,7'. All without it.")] = None,
+    heads: Annotated[str | None, typer.Option(help="Heads to look at: 'L3H*', 'L0H1,L5H2'. All without it.")] = None,
+    group: Annotated[str | None, typer.Option(help="Part of a model that has several, such as 'encoder'.")] = None,
+    max_length: Annotated[int | None, typer.Option(min=1, help="Cut the text to this many tokens.")] = None,
+    device: Annotated[str | None, typer.Option(help="Device to run the model on, such as 'cuda'.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="Number format of the model, such as 'bfloat16'.")] = None,
+    revision: Annotated[str | None, typer.Option(help="Revision of a model on a hub.")] = None,
+    threads: Threads = None,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Compress a network's attention to a file, to a relative error or to a size.
+
+    pyattnorg.load reads the file, and `pyattnorg decompress` gives it back as an array, one head or all.
+    """
+    with one_line(debug):
+        from pyattnorg.cli import compressing
+
+        task = compressing.Task(
+            source=source,
+            out=out,
+            error=error,
+            ratio=ratio,
+            axes=axes,
+            form=form,
+            given=(text, text_file, image),
+            kind=kind,
+            choices={"layers": layers, "heads": heads, "group": group, "max_length": max_length},
+            loading={"device": device, "dtype": dtype, "revision": revision},
+            threads=threads,
+            overwrite=overwrite,
+        )
+        compressing.compress(task, quiet=quiet, as_json=json)
+
+
+def decompress(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="What `compress` wrote.")],
+    *,
+    out: Annotated[Path, typer.Option("--out", "-o", help="NumPy file (.npy) for the array.")],
+    head: Annotated[
+        str | None, typer.Option(help="One head, such as L3H5, read without the rest; all without it.")
+    ] = None,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Give a compressed network back as an array: queries x keys x heads, or the matrix of one head.
+
+    Cells that the model cannot see hold 0.
+    """
+    with one_line(debug):
+        from pyattnorg.cli import compressing
+
+        compressing.decompress(file, out, head, overwrite=overwrite, quiet=quiet, as_json=json)
+
+
+__all__ = ["compress", "decompress"]

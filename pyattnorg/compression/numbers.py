@@ -1,0 +1,46 @@
+"""Whole numbers as bytes, small ones as few, and reading them back with an end that is watched."""
+
+from __future__ import annotations
+
+
+def varint(value: int) -> bytes:
+    """A number that is not negative, seven bits a byte, the lowest first."""
+    out = bytearray()
+    while value > 127:
+        out.append(128 | value & 127)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def framed(parts: list[bytes]) -> bytes:
+    """Byte strings one after the other, each behind its length."""
+    return b"".join(varint(len(part)) + part for part in parts)
+
+
+class Reader:
+    """Reads what `varint` and `framed` wrote; ValueError at the end of the bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, count: int) -> bytes:
+        """The next bytes."""
+        if self.at + count > len(self.data):
+            raise ValueError("it ends too soon")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def varint(self) -> int:
+        """The next number."""
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+
+    def framed(self) -> bytes:
+        """The next byte string."""
+        return self.take(self.varint())

@@ -1,0 +1,202 @@
+"""Files of compressed tensors: read in parts, found damaged, never overwritten unasked; and the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tensors import attention_like
+from typer.testing import CliRunner
+
+import pyattnorg as pa
+from pyattnorg.cli.app import app
+
+runner = CliRunner()
+HEADS = {"layer": np.repeat(np.arange(6), 6), "head": np.tile(np.arange(6), 6)}
+
+
+def _network(n: int = 40) -> pa.NetworkTensor:
+    return pa.NetworkTensor(attention_like(n, n, 36).astype(np.float32), kind="weights", heads=HEADS)
+
+
+@pytest.fixture(scope="module")
+def organized() -> pa.Organization:
+    return pa.organize(_network())
+
+
+@pytest.fixture(scope="module")
+def small() -> bytes:
+    return pa.compress(attention_like(6, 5, 4), error=0.05, axes="trees").to_bytes()
+
+
+@pytest.fixture
+def path(organized: pa.Organization, tmp_path: Path) -> Path:
+    pa.compress(organized, error=0.02, axes="trees").save(tmp_path / "c")
+    return tmp_path / "c"
+
+
+# -- parts of it ------------------------------------------------------------------------------------------------------
+
+
+def test_a_head_reads_its_own_strips_only(path: Path, organized: pa.Organization) -> None:
+    tree = organized.trees_[2]
+    basis = pa.haar_basis(tree)
+    q, k, _ = organized.network.shape
+    whole = pa.load(path).reconstruct().values
+    fewer = 0
+    for i, label in enumerate(organized.labels):
+        made = pa.load(path)
+        at_first = made.bytes_read
+        assert at_first < made.nbytes / 3
+        assert np.abs(made.head(label) - whole[:, :, i]).max() < 1e-6
+        cost = made.cost(None, None, [label])
+        above = np.count_nonzero(basis[i])  # functions that see the head
+        assert cost["coefficients"] == cost["decoded"] == above * q * k
+        read = made.bytes_read - at_first
+        assert cost["bytes"] <= read <= made.sizes["coefficients"]
+        fewer += read < made.sizes["coefficients"]
+    assert fewer > 18  # segments of 4 kB, in which most heads share some
+
+
+def test_cost_of_a_block_is_that_of_the_functions_that_see_it(organized: pa.Organization) -> None:
+    made = pa.compress(organized, error=0.02, axes="trees")
+    needed = [
+        np.count_nonzero((pa.haar_basis(tree)[some] != 0).any(0))
+        for tree, some in zip(organized.trees_, (slice(3, 5), slice(0, 1), slice(7, 9)))
+    ]
+    cost = made.cost([3, 4], [0], [7, 8])
+    assert cost["coefficients"] == np.prod(needed)
+    assert cost["bytes"] < made.cost()["bytes"] == made.sizes["coefficients"]
+
+
+def test_heads_without_a_tree_are_one_strip_each() -> None:
+    network = _network()
+    trees: Any = [*pa.organize(network).trees_[:2], None]
+    made = pa.compress(network, error=0.02, trees=trees, axes="trees")
+    assert made.cost(None, None, [3])["decoded"] == 40 * 40
+    assert sum(made.cost(None, None, [i])["bytes"] for i in range(36)) == made.sizes["coefficients"]
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+def _whole(path: Path) -> Any:
+    return pa.load(path).reconstruct()
+
+
+def test_a_file_that_is_cut_is_damaged(small: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    for length in range(len(small)):
+        path.write_bytes(small[:length])
+        with pytest.raises(pa.DamagedFileError, match=str(path)):
+            _whole(path)
+    path.write_bytes(small + b"x")
+    with pytest.raises(pa.DamagedFileError):
+        _whole(path)
+
+
+def test_any_changed_byte_is_found(small: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    for at in range(len(small)):
+        for change in (1, 0x80):
+            data = bytearray(small)
+            data[at] ^= change
+            path.write_bytes(data)
+            with pytest.raises(pa.DamagedFileError, match=str(path)):
+                _whole(path)
+
+
+def test_damage_elsewhere_does_not_keep_a_head_from_being_read(path: Path) -> None:
+    whole = pa.load(path).reconstruct().values
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    found = 0
+    for i in range(36):
+        try:
+            assert np.abs(pa.load(path).head(i) - whole[:, :, i]).max() < 1e-6
+        except pa.DamagedFileError:
+            found += 1
+    assert 0 < found < 36
+
+
+def test_a_file_is_overwritten_only_when_asked(tmp_path: Path) -> None:
+    made = pa.compress(attention_like(6, 5, 4), error=0.1)
+    (tmp_path / "c").write_text("precious")
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        made.save(tmp_path / "c")
+    assert (tmp_path / "c").read_text() == "precious"
+    made.save(tmp_path / "c", overwrite=True)
+    assert np.array_equal(_whole(tmp_path / "c"), made.reconstruct())
+    assert [one.name for one in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_loaded_file_may_be_saved_over_itself(path: Path) -> None:
+    before = path.read_bytes()
+    pa.load(path).save(path, overwrite=True)
+    assert path.read_bytes() == before
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+
+def _run(*arguments: Any) -> Any:
+    return runner.invoke(app, list(map(str, arguments)))
+
+
+@pytest.fixture
+def saved(organized: pa.Organization, tmp_path: Path) -> Path:
+    organized.save(tmp_path / "organization.npz")
+    return tmp_path / "organization.npz"
+
+
+def test_compress_and_decompress(saved: Path, tmp_path: Path, organized: pa.Organization) -> None:
+    out = tmp_path / "c"
+    run = _run("compress", saved, "--error", "0.05", "--out", out, "--json")
+    assert run.exit_code == 0, run.output
+    told = json.loads(run.stdout)
+    assert told["bytes"] == out.stat().st_size
+    assert told["error"] <= 0.05
+    for options, expected in (((), pa.load(out).reconstruct().values), (("--head", "L3H5"), pa.load(out)["L3H5"])):
+        run = _run("decompress", out, "--out", tmp_path / "x.npy", "--overwrite", *options)
+        assert run.exit_code == 0, run.output
+        assert "read; written to" in run.stdout
+        assert np.array_equal(np.load(tmp_path / "x.npy"), expected)
+    run = _run("compress", saved, "--ratio", "20", "--out", tmp_path / "d")
+    assert run.exit_code == 0, run.output
+    assert "of float32" in run.stdout
+    assert pa.load(tmp_path / "d").ratio >= 20
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--error", "much"], "--error: got 'much'"),
+        (["--error", "0.1", "--ratio", "2"], "exactly one"),
+        ([], "exactly one"),
+        (["--error", "0.1", "--text", "x"], "give none of them"),
+        (["--error", "0.1", "--layers", "0"], "--layers: "),
+        (["--error", "0.1", "--form", "x"], "form: got 'x'"),
+    ],
+)
+def test_compress_refuses(options: list[str], said: str, saved: Path, tmp_path: Path) -> None:
+    run = _run("compress", saved, "--out", tmp_path / "c", *options)
+    assert run.exit_code == 1
+    assert said in run.stderr
+    assert run.stderr.count("\n") == 1
+    assert not (tmp_path / "c").exists()
+
+
+def test_nothing_is_overwritten_unasked(saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "c").write_text("precious")
+    for command in (["compress", saved, "--error", "0.1"], ["decompress", saved]):
+        run = _run(*command, "--out", tmp_path / "c")
+        assert run.exit_code == 1
+        assert "pass --overwrite" in run.stderr
+    run = _run("decompress", saved, "--out", tmp_path / "x.npy")
+    assert "is an organisation" in run.stderr
+    assert _run("compress", saved, "--error", "0.1", "--out", tmp_path / "no" / "c").exit_code == 1
+    assert _run("compress", saved, "--error", "0.1", "--out", tmp_path, "--overwrite").exit_code == 1
