@@ -37,14 +37,16 @@ class Rows:
     example: NDArray[np.int64]
     token: NDArray[np.int64]
     grid: tuple[int, ...]  # sizes of the axes that tokens were counted over
+    examples: int = 1  # size of the first axis, where they were counted
 
     def fit(self, lead: tuple[int, ...]) -> Rows | None:
         """The same rows with other leading axes: broadcast, or the same number arranged anew; None if neither fits."""
         shape = (*lead, self.token.shape[-1])
         if int(np.prod(shape)) == self.token.size:
-            return Rows(self.example.reshape(shape), self.token.reshape(shape), self.grid)
+            return Rows(self.example.reshape(shape), self.token.reshape(shape), self.grid, self.examples)
         try:
-            return Rows(np.broadcast_to(self.example, shape), np.broadcast_to(self.token, shape), self.grid)
+            example, token = (np.broadcast_to(x, shape) for x in (self.example, self.token))
+            return Rows(example, token, self.grid, self.examples)
         except ValueError:
             return None
 
@@ -195,7 +197,7 @@ def _rows(ids: NDArray[np.int64], origin: tuple[int, ...]) -> Rows:
     axes = [i for i in range(1, len(origin)) if coordinates[i].any()] or [len(origin) - 2]
     grid = tuple(origin[i] for i in axes)
     token = np.ravel_multi_index([coordinates[i] for i in axes], grid)
-    return Rows(example, np.where(ids >= 0, token, -1).astype(np.int64), grid)
+    return Rows(example, np.where(ids >= 0, token, -1).astype(np.int64), grid, origin[0])
 
 
 __all__ = ["Positions", "Rows"]
