@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import os
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from pyattnorg.capture.models import PRUNED as FILE
 from pyattnorg.capture.models import LoadedModel, need, quiet
 from pyattnorg.checks import DamagedFileError
 from pyattnorg.heads.anatomy import anatomies, sizes
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from pyattnorg.heads.surgery import Plan
 
 RECORD = "pyattnorg_pruned"  # an attribute of a pruned model
-FILE = "pyattnorg_pruned.json"
 FORMAT, VERSION = "pyattnorg pruned heads", 1
 _WEIGHTS = "model.safetensors"
 
@@ -44,7 +45,8 @@ def save_pruned(model: Any, folder: str | os.PathLike[str], *, overwrite: bool =
 
     A transformers model is written by its own ``save_pretrained``, any other as ``model.safetensors``; beside it lies
     ``pyattnorg_pruned.json``, which says which heads every module kept. (`from_pretrained` alone refuses the folder, as
-    sizes differ.)
+    sizes differ.) Of a LoadedModel the tokenizer, or what prepares its images, is written too, so that the command line
+    reads the folder as it reads any other.
 
     Raises
     ------
@@ -66,6 +68,8 @@ def save_pruned(model: Any, folder: str | os.PathLike[str], *, overwrite: bool =
         named = "save_original_format" in inspect.signature(net.save_pretrained).parameters
         with quiet():  # weights under the names that the model has, not those of an older release
             net.save_pretrained(path, **({"save_original_format": False} if named else {}))
+            if isinstance(model, LoadedModel):
+                _save_reader(model, path)
     else:
         need("safetensors.torch", "store").save_model(net, str(path / _WEIGHTS))
     about = {
@@ -75,6 +79,16 @@ def save_pruned(model: Any, folder: str | os.PathLike[str], *, overwrite: bool =
     part = path / (FILE + ".part")
     part.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     os.replace(part, path / FILE)
+
+
+def _save_reader(loaded: LoadedModel, path: Path) -> None:
+    """Write what reads the model's inputs, if it has that."""
+    transformers = need("transformers", "hf")
+    kinds = [transformers.AutoImageProcessor if loaded.takes_images else transformers.AutoTokenizer]
+    kinds += [transformers.AutoFeatureExtractor] if loaded.takes_sound else []
+    for kind in kinds:
+        with contextlib.suppress(OSError, ValueError, ImportError):  # none is there: the model is whole without
+            kind.from_pretrained(loaded.name, **loaded.options).save_pretrained(path)
 
 
 def load_pruned(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Any:
