@@ -130,7 +130,10 @@ class Positions:
         found = self._get(x)
         if found is None:
             return None
-        ids = found[0].select(width, 0).cpu().numpy().astype(np.int64)
+        try:
+            ids = found[0].select(width, 0).cpu().numpy().astype(np.int64)
+        except RuntimeError:  # tensors that have no numbers, as in a survey of shapes
+            return None
         return _rows(ids, found[1].shape)
 
     def _cat(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
