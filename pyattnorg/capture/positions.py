@@ -27,7 +27,6 @@ _MOVES = {
 }  # fmt: skip
 _PRODUCTS = {"matmul", "__matmul__", "bmm", "scaled_dot_product_attention"}
 _POOLS = {"amax", "mean", "max_pool2d", "avg_pool2d"}
-_KEPT = 512
 
 
 @dataclass(frozen=True)
@@ -162,9 +161,12 @@ class Positions:
         return (found[1], found[2]) if found is not None and found[0]() is x else None
 
     def _put(self, x: Tensor, ids: Tensor, origin: Origin) -> None:
-        if len(self._known) >= _KEPT:
-            self._known = {k: v for k, v in self._known.items() if v[0]() is not None}
-        self._known[id(x)] = (weakref.ref(x), ids, origin)
+        known, key = self._known, id(x)
+
+        def gone(_: weakref.ref[Tensor]) -> None:  # an index is as large as its tensor, and is to live no longer
+            known.pop(key, None)
+
+        known[key] = (weakref.ref(x, gone), ids, origin)
 
 
 def _varies(ids: Tensor, axis: int) -> bool:
