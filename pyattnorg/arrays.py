@@ -131,3 +131,14 @@ def require_finite(values: NDArray[Any], name: str) -> None:
         f"{name}: {int(bad.sum())} value(s) are NaN or infinite, the first ({values[where]}) at index {where}; "
         "expected finite numbers: mark masked cells with visible= or remove them"
     )
+
+
+def squarable(values: FloatArray) -> tuple[FloatArray, int]:
+    """Values over a power of two, and its exponent: 0 but for float64 numbers whose squares float64 does not hold."""
+    if values.dtype != np.float64 or not values.size:
+        return values, 0
+    peak = max(float(values.max()), -float(values.min()))
+    if not peak or 2.0**-200 < peak < 2.0**200:
+        return values, 0
+    exponent = int(np.frexp(peak)[1])
+    return np.ldexp(values, -exponent), exponent

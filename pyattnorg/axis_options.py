@@ -35,6 +35,7 @@ OF_AFFINITIES: dict[str, Any] = {
     "n_trees": 1,
     "missing": None,
 }
+OF_BINARY = {"balance", "cut", "n_trees"}  # those that binary trees alone have
 N_ITER = 3  # of trees from affinities; the paper's
 N_ITER_ENTROPY = 50  # a bound: rounds of least-entropy trees stop by themselves, most after 3 to 8
 
@@ -58,9 +59,9 @@ class AxisOptions(NamedTuple):
 
 
 def default_tree(params: dict[str, Any]) -> TreeKind:
-    """The kind of tree where none is named: "flexible" where an option asks for trees from affinities."""
-    asked = any(not _same(params[name], default) for name, default in OF_AFFINITIES.items())
-    return "flexible" if asked else DEFAULT_TREE
+    """The kind of tree where none is named: the one that has what an option that is set asks for."""
+    asked = {name for name, default in OF_AFFINITIES.items() if not _same(params[name], default)}
+    return "binary" if asked & OF_BINARY else "flexible" if asked else DEFAULT_TREE
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -111,7 +112,27 @@ def options_by_axis(params: dict[str, Any], n_axes: int) -> tuple[AxisOptions, .
         raise ValueError(f"tree: got {[o.tree for o in found]}; 'entropy' goes with itself and 'given' alone")
     if "entropy" in kinds and params["schedule"] == "paper":
         raise ValueError("schedule: 'paper' knows no least-entropy trees; use 'refined' with tree='entropy'")
+    _require_a_say(params, found)
     return found
+
+
+def _require_a_say(params: dict[str, Any], axes: tuple[AxisOptions, ...]) -> None:
+    """ValueError for an option that is set and would change nothing on any axis."""
+    kinds = {o.tree for o in axes}
+    grown, by_distance = bool(kinds & {"flexible", "binary"}), "entropy" not in kinds
+    heard = {
+        "initial": grown, "missing": grown, "alpha": by_distance, "beta": by_distance, "weights": by_distance,
+        "constant": "flexible" in kinds, "cut": "binary" in kinds, "balance": any(o.drawn for o in axes),
+    }  # fmt: skip
+    for name, has_a_say in heard.items():
+        if not has_a_say and not _same(params[name], OF_AFFINITIES[name]):
+            needed = {"cut": "tree='binary'", "balance": "tree='binary' with cuts at random"}.get(
+                name, "tree='flexible'"
+            )
+            raise ValueError(
+                f"{name}: got {params[name]!r}, which has no say with trees {[o.tree for o in axes]}; pass {needed}, "
+                "or leave it out"
+            )
 
 
 def grow(affinity: FloatArray, options: AxisOptions, n_trees: int, seed: int | None) -> Forest:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg import kernels
-from pyattnorg.arrays import Array, FloatArray, given
+from pyattnorg.arrays import Array, FloatArray, given, squarable
 from pyattnorg.checks import number, whole
 from pyattnorg.folders import IntArray
 from pyattnorg.plans import haar_steps
@@ -59,13 +59,13 @@ def entropy_tree(
     ValueError
         No points, NaN or infinities, a negative noise.
     """
-    values = given(features, "features").values
+    values, exponent = squarable(given(features, "features").values)
     if not len(values):
         raise ValueError(f"features: got shape {values.shape}, expected at least one point")
     rows = values.reshape(len(values), -1)
     if max_features is not None and rows.shape[1] > whole(max_features, "max_features", at_least=1):
         rows = sampled_features(rows, max_features)
-    level = noise_level(rows) if noise is None else number(noise, "noise", at_least=0)
+    level = noise_level(rows) if noise is None else float(np.ldexp(number(noise, "noise", at_least=0), -exponent))
     merges, _, _ = kernels.entropy_tree(np.array(rows, order="C"), level)
     if improve:
         merges, _ = _improved(rows, merges, level)
@@ -136,6 +136,7 @@ def entropy_rounds(
     kept : sequence of bool
         Axes that keep theirs.
     """
+    values, exponent = squarable(values)
     order = [axis for axis in (values.ndim - 1, *range(values.ndim - 1)) if not kept[axis]]
     trees, missing = list(first), [tree is None for tree in first]
     norm = np.inf if any(missing) else _norm(values, trees)
@@ -163,9 +164,19 @@ def entropy_rounds(
         for axis in np.flatnonzero(kept):
             distances[axis] = kernels.pairwise(features_of_axis(values, trees, int(axis), room))
         present = tuple(tree for tree in trees if tree is not None)
-        yield Round(present, norm / length if length else 0.0, changed, tuple(distances))
+        yield Round(present, norm / length if length else 0.0, changed, _scaled_back(distances, exponent))
         if not changed:
             return
+
+
+def _scaled_back(distances: Sequence[FloatArray], exponent: int) -> tuple[FloatArray, ...]:
+    if not exponent:
+        return tuple(distances)
+    with np.errstate(over="ignore", under="ignore"):
+        found = tuple(np.ldexp(each, exponent) for each in distances)
+    if not all(np.isfinite(each).all() for each in found):
+        raise kernels.SumOverflowError("x: distances overflow float64; scale the values down")
+    return found
 
 
 def features_of_axis(

@@ -52,12 +52,13 @@ class Questionnaire:
     tree : {"entropy", "flexible", "binary", "given"}, per axis, optional
         Kind of tree. ``"entropy"`` builds trees for the coefficients themselves: an axis gets a new one only if that
         lowers their l1 norm, so entropy never rises and the last iteration is the best. Distances are then those of
-        points' coefficients in the bases of the other axes, and options about affinities, weights and constants have no
-        say; it goes with itself and "given" alone. ``"flexible"`` is the paper's, see `pyattnorg.flexible_tree`, and
-        `pyattnorg.binary_tree`. ``"given"`` keeps the tree that `fit` is given for the axis, such as
-        `pyattnorg.layer_tree` or `pyattnorg.quadtree`. By default "entropy", which carries over best to inputs that it
-        has not seen (docs/entropy-study.md); but "flexible" where schedule="paper", or another option that only trees
-        from affinities have, is set, or `fit` is given affinities. `tree_kinds_` tells.
+        points' coefficients in the bases of the other axes; it goes with itself and "given" alone. ``"flexible"`` is
+        the paper's, see `pyattnorg.flexible_tree`, and `pyattnorg.binary_tree`. ``"given"`` keeps the tree that `fit`
+        is given for the axis, such as `pyattnorg.layer_tree` or `pyattnorg.quadtree`. By default "entropy", which
+        carries over best to inputs that it has not seen (docs/entropy-study.md); but "flexible" where
+        schedule="paper", or another option that only trees from affinities have, is set, or `fit` is given affinities,
+        and "binary" where `balance`, `cut` or `n_trees` is. `tree_kinds_` tells. An option that has no say with the
+        trees that are named is an error.
     initial : {"cosine", "gaussian"}, per axis
         Affinity of the data that the first trees are built from; `fit` takes arrays instead.
     alpha, beta : float, per axis
@@ -227,6 +228,8 @@ class Questionnaire:
             missing=0.0 if self.missing is None and self.schedule == "paper" else self.missing,
         )
         by_entropy = any(o.tree == "entropy" for o in options)
+        if by_entropy and affinities is not None and any(a is not None for a in affinities):
+            raise ValueError("affinities: least-entropy trees are built from none; pass tree='flexible', or trees=")
         n_iter = (N_ITER_ENTROPY if by_entropy else N_ITER) if self.n_iter is None else self.n_iter
         rounds.run(n_iter, first, given_affinities(affinities, values.shape), progress, self.verbose)
         self.history_, self.n_iter_, self.converged_ = rounds.history, len(rounds.history), rounds.converged
@@ -257,7 +260,8 @@ class Questionnaire:
             number(self.missing, "missing")
         params = self.get_params()
         if self.tree is None:
-            params["tree"] = "flexible" if asked else default_tree(params)
+            params["tree"] = default_tree(params)
+            params["tree"] = "flexible" if asked and params["tree"] == "entropy" else params["tree"]
         options = options_by_axis(params, n_axes)
         drawn = any(o.drawn for o in options)
         if drawn and self.random_state is None:

@@ -47,8 +47,10 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], N
         os.umask(umask)
         os.chmod(name, 0o666 & ~umask)
         os.replace(name, target)
-    except BaseException:
+    except BaseException as error:
         os.unlink(name)
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:  # such as a full disk
+            raise OSError(error.errno, os.strerror(error.errno), str(target)) from None
         raise
 
 

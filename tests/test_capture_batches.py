@@ -159,9 +159,9 @@ def test_a_model_that_fails_alone_is_said() -> None:
 # -- generations ------------------------------------------------------------------------------------------------------
 
 
-def generate(model: Any, given: dict[str, torch.Tensor], steps: int) -> Any:
+def generate(model: Any, given: dict[str, torch.Tensor], steps: int, **options: Any) -> Any:
     with torch.no_grad():
-        return model.generate(**given, max_new_tokens=steps, min_new_tokens=steps, do_sample=False)
+        return model.generate(**given, max_new_tokens=steps, min_new_tokens=steps, do_sample=False, **options)
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
@@ -229,6 +229,22 @@ def test_generations_are_put_together_before_they_are_taken_apart() -> None:
     tape.capture(0)
     with pytest.raises(CaptureError, match=r"generated: passes were taken"):
         tape.generated()
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_forwards_that_do_not_go_on_are_no_generation(twice: bool) -> None:
+    # without a cache every forward sees all tokens anew; put together they would be a map of 5 + 6 + 7 queries
+    model = tiny("LlamaForCausalLM")
+    given = {"input_ids": token_ids(1, 5), "attention_mask": torch.ones(1, 5, dtype=torch.long)}
+    with capturing(model) as tape:
+        ids = generate(model, given, 3, use_cache=twice)
+        if twice:
+            generate(model, given, 3)
+    with pytest.raises(CaptureError, match=rf"forward {3 if twice else 1} .* does not go on .*\.capture\(-1\)"):
+        tape.generated()
+    if not twice:
+        whole = capture(model, {"input_ids": ids[:, :-1]}).weights.values
+        np.testing.assert_allclose(tape.capture(-1).weights.values, whole, atol=1e-6)
 
 
 # -- special tokens ---------------------------------------------------------------------------------------------------

@@ -34,6 +34,27 @@ def test_ids_in_lists_and_without_a_batch() -> None:
         capture(model, [[1, 2, 3], [4, 5]])
 
 
+def test_arguments_in_lists_and_numpy_arrays() -> None:
+    # what a tokenizer gives that was not asked for tensors: the first thing that a newcomer passes
+    model, ids = tiny("BertModel"), token_ids(1, 6)
+    mask = torch.ones_like(ids)
+    right = capture(model, {"input_ids": ids, "attention_mask": mask}).weights.values
+    readonly = ids.numpy().astype(">i8")
+    readonly.flags.writeable = False
+    for given in (
+        {"input_ids": ids.tolist(), "attention_mask": mask.tolist()},
+        {"input_ids": ids[0].tolist(), "attention_mask": mask[0].tolist()},
+        {"input_ids": readonly, "attention_mask": mask.numpy()},
+        (readonly, mask.numpy()),
+        {"inputs_embeds": model.embeddings.word_embeddings(ids).detach().double().numpy()},
+    ):
+        np.testing.assert_array_equal(capture(model, given).weights.values, right)
+    [found] = capture_each(model, [{"input_ids": ids[0].tolist()}])
+    np.testing.assert_array_equal(found.weights.values, right)
+    with pytest.raises(ValueError, match=r"lists of different lengths"):
+        capture(model, {"input_ids": [[1, 2, 3], [4, 5]]})
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

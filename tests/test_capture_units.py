@@ -15,6 +15,7 @@ from torch import nn
 
 from pyattnorg.capture.groups import group, side, tower
 from pyattnorg.capture.masks import hidden_by_bias, hidden_by_fill, truly_hidden
+from pyattnorg.capture.maths import tolerance
 from pyattnorg.capture.places import Places
 from pyattnorg.capture.products import factors
 from pyattnorg.capture.record import Record, Report
@@ -180,3 +181,15 @@ def test_names_of_patches() -> None:
 
 def test_an_empty_report() -> None:
     assert repr(Report()) == "Report(no layers)"
+
+
+@pytest.mark.parametrize("keys", [512, 8192, 65536])
+def test_rounding_of_long_means_is_no_difference(keys: int) -> None:
+    # Flat attention over values that differ: what kernels disagree by, over the size of the mean, grows with the keys.
+    values = torch.randn(keys, 16, generator=torch.Generator().manual_seed(0))
+    weights = torch.full((64, keys), 1.0 / keys)
+    one = weights @ values
+    other = torch.stack([(weights[:, i::7] @ values[i::7]) for i in range(7)]).sum(0)  # another order of the sum
+    assert float((one - other).abs().max() / one.abs().max()) < tolerance(torch.float32, keys) / 2
+    assert tolerance(torch.float32, keys) == 64 * 2.0**-23 * (keys / 512) ** 0.5
+    assert tolerance(torch.bfloat16, keys) == tolerance(torch.bfloat16)

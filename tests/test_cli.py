@@ -285,9 +285,12 @@ def test_debug_shows_where(how, loaded, tmp_path, monkeypatch):
     assert result.exit_code == 1
 
 
-def test_ctrl_c_is_quiet_and_leaves_nothing(loaded, tmp_path, monkeypatch):
+@pytest.mark.parametrize("within", [False, True])
+def test_ctrl_c_is_quiet_and_leaves_nothing(within, loaded, tmp_path, monkeypatch):
     out = tmp_path / "a" / "b"
-    stumble(monkeypatch, KeyboardInterrupt())
+    error = RuntimeError("Error calling __set_name__") if within else KeyboardInterrupt()
+    error.__cause__ = KeyboardInterrupt() if within else None  # what Python makes of it while a class is made
+    stumble(monkeypatch, error)
     result = analyze("m", "--text", "a", "--out", out)
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", "")
     assert list(tmp_path.iterdir()) == []

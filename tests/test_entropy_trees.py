@@ -183,6 +183,25 @@ def test_permuted_points_give_the_permuted_tree() -> None:
 # -- the questionnaire ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("exponent", [995, 500, -560, -1000])
+def test_numbers_whose_squares_are_out_of_range(exponent: int) -> None:
+    x = attention_like(10, 9, 8, seed=3).astype(np.float64)
+    huge = np.ldexp(x, exponent)
+    one, other = pa.Questionnaire().fit(x), pa.Questionnaire().fit(huge)
+    assert other.trees_ == one.trees_
+    assert [step["entropy"] for step in other.history_] == [step["entropy"] for step in one.history_]
+    assert all(np.array_equal(np.ldexp(a, exponent), b) for a, b in zip(one.distances_, other.distances_))
+    assert pa.entropy_tree(huge) == pa.entropy_tree(x)
+    assert pa.entropy_tree(huge, noise=float(np.ldexp(0.01, exponent))) == pa.entropy_tree(x, noise=0.01)
+    assert pa.entropy_tree(huge, max_features=30) == pa.entropy_tree(x, max_features=30)
+
+
+def test_distances_beyond_float64_are_an_error() -> None:
+    x = np.ldexp(attention_like(10, 9, 8, seed=3).astype(np.float64), 1022)
+    with pytest.raises(ValueError, match="overflow float64; scale the values down"):
+        pa.Questionnaire().fit(x)
+
+
 @pytest.mark.parametrize("noise", [0.05, 0.5, 1.0])
 @pytest.mark.parametrize("seed", range(10))
 def test_planted_trees_are_found(seed: int, noise: float) -> None:

@@ -268,3 +268,29 @@ def test_images_of_timm() -> None:
         wanted = forward(model, given)
     pa.prune_heads(model, "L0H*,L1H1")
     torch.testing.assert_close(forward(model, given), wanted)
+
+
+def test_a_full_disk_leaves_the_pruned_model_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("BertModel")
+    pa.prune_heads(model, ["L0H1"])
+    folder = tmp_path / "pruned"
+    pa.save_pruned(model, folder)
+    (folder / "notes.txt").write_text("mine")
+    (folder / "model-00009-of-00009.safetensors").write_text("left by something else")
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    pa.prune_heads(model, ["L1H1"])
+
+    def full(*args: Any, **options: Any) -> None:
+        raise RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(model), "save_pretrained", full)
+        with pytest.raises(OSError, match=r"No space left on device: .*pruned"):
+            pa.save_pruned(model, folder, overwrite=True)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    assert [file.name for file in tmp_path.iterdir()] == ["pruned"]
+    pa.save_pruned(model, folder, overwrite=True)  # only what it wrote itself is read again
+    assert (folder / "notes.txt").read_text() == "mine"
+    ids = token_ids(1, 5)
+    with torch.no_grad():
+        assert torch.equal(pa.load_pruned(folder)(ids).last_hidden_state, model(ids).last_hidden_state)

@@ -190,6 +190,17 @@ def test_commands(folder: Path, tmp_path: Path) -> None:
     assert len(told["removed"]) == 2
     assert told["after"]["parameters"] < told["before"]["parameters"]
     assert pa.load_pruned(out).generate(torch.tensor([[3, 4]]), max_new_tokens=3, pad_token_id=0).shape[0] == 1
+    # the folder of a pruned model is a model like any other, its tokenizer beside it
+    assert "heads, least important first" in command("rank", out, *text, "--by", "norm").stdout
+    run = command("capture", out, *text[:2], "--out", tmp_path / "maps.zarr", "--dtype", "float64", "--json")
+    assert run.exit_code == 0, run.output
+    ids = torch.tensor([[ord(c) - 96 for c in text[1]]])
+    whole = pa.capture(pa.load_pruned(out).double(), ids).weights
+    assert np.array_equal(pa.load_capture(tmp_path / "maps.zarr").weights.values, whole.values)
+    assert command("prune", out, *text, "--lowest", "0.25", "--out", tmp_path / "smaller").exit_code == 0
+    assert pa.load_pruned(tmp_path / "smaller").num_parameters() < told["after"]["parameters"]
+    with pytest.raises(ValueError, match=r"holds a pruned model, .* pyattnorg\.load_pruned"):
+        pa.capture(str(out), text[1])
     again = command("prune", folder, *text, "--heads", "L0H0", "--out", out)
     assert again.exit_code == 1
     assert "--overwrite" in again.stderr

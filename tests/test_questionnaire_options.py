@@ -299,6 +299,44 @@ def test_options_of_affinities_ask_for_flexible_trees(options: dict[str, Any]) -
     assert fitted.trees_ == pa.Questionnaire(2, tree="flexible", **options).fit(X).trees_
 
 
+def test_options_of_binary_trees_ask_for_binary_trees() -> None:
+    for options in (
+        {"cut": "zero"},
+        {"balance": 1.5, "random_state": 1},
+        {"n_trees": 2, "balance": 2.0, "random_state": 1},
+    ):
+        fitted = pa.Questionnaire(2, **options).fit(X)
+        assert fitted.tree_kinds_ == ("binary",) * 3
+        assert fitted.trees_ == pa.Questionnaire(2, tree="binary", **options).fit(X).trees_
+
+
+@pytest.mark.parametrize(
+    ("tree", "options", "said"),
+    [
+        ("entropy", {"alpha": 1.0}, r"alpha: got 1\.0, which has no say .* pass tree='flexible'"),
+        ("entropy", {"missing": 0.0}, r"missing: got 0\.0, which has no say"),
+        ("entropy", {"initial": "gaussian"}, r"initial: .* no say"),
+        ("entropy", {"weights": ("powers", "data", "powers")}, r"weights: .* no say"),
+        ("entropy", {"constant": 2.0}, r"constant: .* no say"),
+        ("binary", {"constant": 2.0}, r"constant: .* no say"),
+        ("flexible", {"cut": "zero"}, r"cut: .* pass tree='binary'"),
+        ("flexible", {"balance": 1.5}, r"balance: .* pass tree='binary' with cuts at random"),
+        ("binary", {"balance": 1.5, "cut": "median"}, r"balance: .* with cuts at random"),
+        ("given", {"initial": "gaussian"}, r"initial: .* no say"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(tree: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        pa.Questionnaire(2, tree=tree, **options).fit(X, trees=[random_tree(n, n) for n in X.shape])
+
+
+def test_affinities_have_no_say_in_least_entropy_trees() -> None:
+    with pytest.raises(ValueError, match=r"affinities: .* pass tree='flexible'"):
+        pa.Questionnaire(tree="entropy").fit(X, affinities=[_initial(0), None, None])
+    fitted = pa.Questionnaire(1, cut="zero").fit(X, affinities=[_initial(0), None, None])
+    assert fitted.tree_kinds_ == ("binary",) * 3
+
+
 def test_least_entropy_trees_are_the_default_and_stop_by_themselves() -> None:
     fitted = pa.Questionnaire().fit(X)
     assert fitted.tree_kinds_ == ("entropy",) * 3

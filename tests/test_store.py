@@ -169,6 +169,15 @@ def test_a_crash_leaves_the_old_file_and_nothing_else(path: Path, error: BaseExc
     assert [p.name for p in path.parent.iterdir()] == ["saved.npz"]
 
 
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    def write(file: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match=r"No space left on device: .*here\.npz"):
+        write_atomically(tmp_path / "here.npz", write, overwrite=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_crash_within_save(organized: pa.Organization, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = path.read_bytes()
     monkeypatch.setattr(np, "savez", lambda file, **arrays: file.write(b"PK") and 1 / 0)

@@ -185,7 +185,8 @@ def capturing(
     Arguments are those of `capture`. The model's mode is left alone unless `evaluate` is true; what is recorded is the
     attention before dropout, and the report says where there was any. Forwards that autograd repeats (checkpointing)
     are recorded once. Only the thread that opened it is watched. `windows` follows where tokens go on their way into
-    windows, so that maps can be laid out on the grid (`AttentionGroup.on_grid`); `capture` does so by itself.
+    windows, so that maps can be laid out on the grid (`AttentionGroup.on_grid`); `capture` does so by itself, and a
+    batch of several examples is followed in any case.
     """
     keeping, selection = Keeping.of(keep, Cut.of(queries, keys), dtype), Selection.of(layers, heads)
     net = model.model if isinstance(model, LoadedModel) else model

@@ -24,7 +24,7 @@ class UnsureError(UnsupportedAttentionError):
 
 
 class PositionsWanted(CaptureError):
-    """Attention within windows was seen; where they lie is only known if tokens are followed from the start."""
+    """A map whose windows or examples are only known if tokens are followed from the start."""
 
 
 class CaptureTooLargeError(CaptureError, MemoryError):

@@ -66,6 +66,7 @@ class Forwards:
         self.on_call: Callable[[Any, Mapping[str, Any]], None] | None = None  # told of every call's arguments
         self.on_output: Callable[[nn.Module, Any], Any] | None = None  # may give another output of a module
         self.on_pass: Callable[[], None] | None = None
+        self.on_batch: Callable[[], None] | None = None  # told when sizes of the model's inputs were read
         self.each_call_is_a_pass = False  # also of a part of the model that is called by itself
         self.ignores_away = False
 
@@ -88,9 +89,8 @@ class Forwards:
         return root
 
     def _forget(self) -> None:
-        self.root = self.on_call = self.on_return = self.on_output = self.on_pass = (
-            None  # no circle may keep anything alive
-        )
+        # no circle may keep anything alive
+        self.root = self.on_call = self.on_return = self.on_output = self.on_pass = self.on_batch = None
         for held in (self.running, self._calls, self._modules, self._names):
             held.clear()
 
@@ -160,6 +160,8 @@ class Forwards:
         if not self._shapes_only:
             self.passes[-1].inputs.read(module, args, kwargs)
         self.batches.read(tensors_in([*args, *kwargs.values()]))
+        if self.on_batch is not None:
+            self.on_batch()
 
     def _after(self, module: nn.Module, args: Any, *rest: Any) -> Any:
         if not self._mine(module) or module not in self.running:

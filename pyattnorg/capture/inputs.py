@@ -12,6 +12,11 @@ from pyattnorg.capture.models import LoadedModel, tokenizer_of
 from pyattnorg.capture.sound import is_sound, sound_arguments
 from pyattnorg.checks import whole
 
+# Arguments that tokenizers and processors give as lists or NumPy arrays unless they are asked for tensors.
+_TABLES = {
+    "input_ids", "attention_mask", "token_type_ids", "position_ids", "decoder_input_ids", "decoder_attention_mask",
+    "labels", "pixel_values", "input_values", "input_features",
+}  # fmt: skip
 UNKNOWN_AT_MOST = 0.5  # share of tokens that the tokenizer does not know
 
 
@@ -38,7 +43,8 @@ def prepare(
 ) -> Call:
     """Arguments of ``model(…)`` for these inputs.
 
-    A mapping goes in as keyword arguments, a tuple or list of tensors as positional ones, a tensor as the only one.
+    A mapping goes in as keyword arguments, a tuple or list of tensors as positional ones, a tensor as the only one;
+    NumPy arrays, and the lists that tokenizers give without ``return_tensors``, become tensors.
     Sound (the path of a WAV file, samples, or a dict of ``audio`` and ``text``) goes to models of sound that were
     loaded by name. Text is tokenised; of several texts only the one picked by `example`, so that no padding changes it.
     An image is prepared by the model's own processor.
@@ -64,13 +70,14 @@ def prepare(
         return _image(model, _open(inputs) if isinstance(inputs, Path) else inputs, processor, example)
     if isinstance(inputs, Mapping) or (hasattr(inputs, "keys") and hasattr(inputs, "__getitem__")):
         kwargs = {str(name): inputs[name] for name in inputs.keys()}  # noqa: SIM118  # a BatchEncoding is no Mapping
+        kwargs = {name: _argument(model, name, x) for name, x in kwargs.items()}
         return Call(kwargs=kwargs, example=example, tokens=_tokens_of(inputs, kwargs, example))
     if isinstance(inputs, (tuple, list)):
         if not inputs:
             raise ValueError(f"inputs: got an empty {type(inputs).__name__}, expected the arguments of the model")
         if _is_numbers(inputs):
             return Call(args=(_with_batch(model, _table(inputs)),), example=example)
-        return Call(args=tuple(inputs), example=example)
+        return Call(args=tuple(_argument(model, "", x) for x in inputs), example=example)
     if inputs is None or isinstance(inputs, (bool, int, float, bytes, set)):
         raise TypeError(f"inputs: got {type(inputs).__name__}, expected text, a tensor, a tuple or a dict of arguments")
     return Call(args=(_with_batch(model, _as_tensor(inputs)),), example=example)
@@ -104,6 +111,20 @@ def _table(x: Any) -> Any:
         ) from None
 
 
+def _argument(model: Any, name: str, x: Any) -> Any:
+    """A NumPy array, or numbers in lists where they are known to be a table, as a tensor where the model is."""
+    import numpy as np
+
+    listed = name in _TABLES and _is_numbers(x)
+    if not listed and not (isinstance(x, np.ndarray) and x.dtype.kind in "fiub"):
+        return x
+    made = _table(x) if listed else _as_tensor(x)
+    first = next(iter(model.parameters()), None)
+    if first is not None:
+        made = made.to(first.device, first.dtype if made.is_floating_point() else None)
+    return _with_batch(model, made) if listed else made
+
+
 def _with_batch(model: Any, x: Any) -> Any:
     """Ids of one text get the axis of a batch where the model is known to want it."""
     wants = getattr(model, "main_input_name", None) == "input_ids" and hasattr(model, "config")
@@ -117,7 +138,8 @@ def _as_tensor(x: Any) -> Any:
     if isinstance(x, np.ndarray):
         import torch
 
-        return torch.from_numpy(np.ascontiguousarray(x))
+        # a copy: torch takes no array of another byte order, and warns of one that may not be written to
+        return torch.from_numpy(np.array(x, x.dtype.newbyteorder("="), order="C"))
     return x
 
 

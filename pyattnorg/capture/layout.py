@@ -73,6 +73,7 @@ class Batches:
     sizes: set[int] = field(default_factory=set)
     sequence_first: set[tuple[int, int]] = field(default_factory=set)  # (length, batch)
     lengths: set[int] = field(default_factory=set)  # every size of every input
+    several: int = 1  # examples that there are if the first axis of inputs counts them
 
     def read(self, tensors: Iterable[Tensor]) -> None:
         """Learn from input tensors."""
@@ -80,6 +81,8 @@ class Batches:
             if x.is_nested or x.ndim == 0:
                 continue
             self.sizes.add(int(x.shape[0]))
+            if x.ndim > 2 or (x.ndim == 2 and not x.is_floating_point()):
+                self.several = max(self.several, int(x.shape[0]))
             self.lengths.update(int(n) for n in x.shape)
             if x.ndim == 1 or (x.is_floating_point() and x.ndim in (2, 3)):
                 self.sizes.add(1)  # it may be one example without a batch axis
@@ -100,7 +103,7 @@ class Layout:
 
     batch: int
     heads: int
-    kind: Literal["batch, heads", "batch*heads", "batch", "heads", "", "windows"]
+    kind: Literal["batch, heads", "heads, batch", "batch*heads", "heads*batch", "batch", "heads", "", "windows"]
     windowed: Windowed | None = None
 
     @property
@@ -117,13 +120,17 @@ class Layout:
         """One example of a tensor whose leading axes match the map's or broadcast to them: (rows or 1, m, n)."""
         if self.windowed is not None:
             return self.windowed.pick(x, example)
-        lead = {"batch, heads": 2, "": 0}.get(self.kind, 1)
+        lead = {"batch, heads": 2, "heads, batch": 2, "": 0}.get(self.kind, 1)
         x = x.reshape((1,) * (lead + 2 - x.ndim) + tuple(x.shape)) if x.ndim < lead + 2 else x
         if self.kind == "batch, heads":
             return x[example if x.shape[0] > 1 else 0]
-        if self.kind == "batch*heads":
+        if self.kind == "heads, batch":
+            return x[:, example if x.shape[1] > 1 else 0]
+        if self.kind in ("batch*heads", "heads*batch"):
             if x.shape[0] == 1:
                 return x
+            if self.kind == "heads*batch":
+                return x[example :: self.batch]
             return x[example * self.heads : (example + 1) * self.heads]
         if self.kind == "batch":
             return x[example : example + 1] if x.shape[0] > 1 else x
@@ -144,6 +151,8 @@ def read_layout(shape: Sequence[int], scene: Scene, batches: Batches, rows: Rows
         fits = said is None or heads in (said, around)
         if fits and batches.accept(batch, queries):
             return Layout(batch, heads, "batch, heads")
+        if batch == said and heads != around and batches.accept(heads, queries):
+            return Layout(heads, batch, "heads, batch")
     elif len(shape) == 3:
         first = shape[0]
         if around is not None and around > 1 and first % around == 0 and batches.accept(first // around, queries):

@@ -98,7 +98,7 @@ def make_record(
     }
     if not row["nonfinite"]:
         _judge(slot, "softmax of its scores and its weights", tally.relative, precision)
-        _judge(slot, "its output", tally.output_error, precision)
+        _judge(slot, "its output", tally.output_error, precision, terms=slot.shape[2])
     kept = shelf.take()
     record = Record(
         place=slot.scene.place,
@@ -214,9 +214,9 @@ def _nonfinite(scores: Tensor, weights: Tensor, hidden: Tensor | None) -> list[i
     return [int(n) for n in bad.flatten(1).sum(1).tolist()]
 
 
-def _judge(slot: Slot, what: str, error: float | None, precision: torch.dtype) -> None:
+def _judge(slot: Slot, what: str, error: float | None, precision: torch.dtype, *, terms: int = 1) -> None:
     """Refuse what is grossly wrong, warn of what is more than rounding."""
-    limit = tolerance(precision)
+    limit = tolerance(precision, terms)
     if error is None or error <= limit:
         return
     if not error <= _WRONG and precision in (torch.float32, torch.float64):

@@ -102,22 +102,34 @@ def load_model(
     text = os.fspath(name)
     if not text:
         raise ValueError("model: got an empty name, expected a transformers id, a folder, or 'timm/NAME'")
-    torch = need("torch", "torch")
-    if isinstance(dtype, str) and dtype != "auto":
-        found = getattr(torch, dtype, None)
-        if not isinstance(found, torch.dtype):
-            raise ValueError(f"dtype: got {dtype!r}, expected a torch dtype such as 'float32' or 'bfloat16'")
-        dtype = found
+    dtype = dtype_of(dtype)
     if text.startswith("timm/"):
         loaded = LoadedModel(_timm(text.removeprefix("timm/")), text, "timm")
     else:
         options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
         options |= {} if revision is None else {"revision": revision}
         loaded = LoadedModel(_transformers(text, dtype, options), text, "transformers", options)
-    if device is not None or (dtype not in (None, "auto") and loaded.library == "timm"):
-        loaded.model.to(**{k: v for k, v in (("device", device), ("dtype", dtype)) if v is not None})
+    place(loaded.model, device, dtype if loaded.library == "timm" else None)
     loaded.model.eval()
     return loaded
+
+
+def dtype_of(dtype: Any) -> Any:
+    """The torch dtype of this name; None and "auto" are no dtypes and stay what they are."""
+    torch = need("torch", "torch")
+    if not isinstance(dtype, str) or dtype == "auto":
+        return dtype
+    found = getattr(torch, dtype, None)
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"dtype: got {dtype!r}, expected a torch dtype such as 'float32' or 'bfloat16'")
+    return found
+
+
+def place(model: Any, device: Any, dtype: Any) -> None:
+    """Move a model to a device and cast it; None and "auto" leave it alone."""
+    asked = {"device": device, "dtype": None if dtype == "auto" else dtype}
+    if any(value is not None for value in asked.values()):
+        model.to(**{name: value for name, value in asked.items() if value is not None})
 
 
 def opened(model: Any, load: dict[str, Any], door: str = "capture") -> tuple[LoadedModel | None, Any]:
@@ -158,6 +170,11 @@ def _transformers(name: str, dtype: Any, options: dict[str, Any]) -> Any:
     folder = Path(name).expanduser()
     if looks_like_path and not (folder / "config.json").is_file():
         raise ValueError(f"model: {name!r} has no config.json, expected a folder that transformers saved, or an id")
+    if (folder / PRUNED).is_file():
+        raise ValueError(
+            f"model: {name!r} holds a pruned model, whose sizes transformers refuses; load it with "
+            "pyattnorg.load_pruned and pass what comes out, with its tokenizer"
+        )
     name = str(folder) if looks_like_path else name
     config = _load(lambda: transformers.AutoConfig.from_pretrained(name, **options), "configuration", name)
     # the class that was saved takes every weight, heads included; a class of remote code is found by the Auto classes
@@ -178,6 +195,9 @@ def _transformers(name: str, dtype: Any, options: dict[str, Any]) -> Any:
             "all), which would be random; expected a complete checkpoint"
         )
     return model
+
+
+PRUNED = "pyattnorg_pruned.json"  # in the folder of a pruned model, beside its weights
 
 
 @contextlib.contextmanager

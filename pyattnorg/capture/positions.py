@@ -27,7 +27,6 @@ _MOVES = {
 }  # fmt: skip
 _PRODUCTS = {"matmul", "__matmul__", "bmm", "scaled_dot_product_attention"}
 _POOLS = {"amax", "mean", "max_pool2d", "avg_pool2d"}
-_KEPT = 512
 
 
 @dataclass(frozen=True)
@@ -37,14 +36,16 @@ class Rows:
     example: NDArray[np.int64]
     token: NDArray[np.int64]
     grid: tuple[int, ...]  # sizes of the axes that tokens were counted over
+    examples: int = 1  # size of the first axis, where they were counted
 
     def fit(self, lead: tuple[int, ...]) -> Rows | None:
         """The same rows with other leading axes: broadcast, or the same number arranged anew; None if neither fits."""
         shape = (*lead, self.token.shape[-1])
         if int(np.prod(shape)) == self.token.size:
-            return Rows(self.example.reshape(shape), self.token.reshape(shape), self.grid)
+            return Rows(self.example.reshape(shape), self.token.reshape(shape), self.grid, self.examples)
         try:
-            return Rows(np.broadcast_to(self.example, shape), np.broadcast_to(self.token, shape), self.grid)
+            example, token = (np.broadcast_to(x, shape) for x in (self.example, self.token))
+            return Rows(example, token, self.grid, self.examples)
         except ValueError:
             return None
 
@@ -128,7 +129,10 @@ class Positions:
         found = self._get(x)
         if found is None:
             return None
-        ids = found[0].select(width, 0).cpu().numpy().astype(np.int64)
+        try:
+            ids = found[0].select(width, 0).cpu().numpy().astype(np.int64)
+        except RuntimeError:  # tensors that have no numbers, as in a survey of shapes
+            return None
         return _rows(ids, found[1].shape)
 
     def _cat(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
@@ -157,9 +161,12 @@ class Positions:
         return (found[1], found[2]) if found is not None and found[0]() is x else None
 
     def _put(self, x: Tensor, ids: Tensor, origin: Origin) -> None:
-        if len(self._known) >= _KEPT:
-            self._known = {k: v for k, v in self._known.items() if v[0]() is not None}
-        self._known[id(x)] = (weakref.ref(x), ids, origin)
+        known, key = self._known, id(x)
+
+        def gone(_: weakref.ref[Tensor]) -> None:  # an index is as large as its tensor, and is to live no longer
+            known.pop(key, None)
+
+        known[key] = (weakref.ref(x, gone), ids, origin)
 
 
 def _varies(ids: Tensor, axis: int) -> bool:
@@ -195,7 +202,7 @@ def _rows(ids: NDArray[np.int64], origin: tuple[int, ...]) -> Rows:
     axes = [i for i in range(1, len(origin)) if coordinates[i].any()] or [len(origin) - 2]
     grid = tuple(origin[i] for i in axes)
     token = np.ravel_multi_index([coordinates[i] for i in axes], grid)
-    return Rows(example, np.where(ids >= 0, token, -1).astype(np.int64), grid)
+    return Rows(example, np.where(ids >= 0, token, -1).astype(np.int64), grid, origin[0])
 
 
 __all__ = ["Positions", "Rows"]

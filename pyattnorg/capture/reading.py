@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyattnorg.capture.batched import by_examples, heads_last, unsure
 from pyattnorg.capture.errors import ChannelsError, PositionsWanted, UnsupportedAttentionError, UnsureError
 from pyattnorg.capture.layout import Layout, Scene, read_layout
 from pyattnorg.capture.positions import Positions
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 def read_map(recorder: Recorder, scene: Scene, shape: Sequence[int], lie: Lie = (None, None)) -> tuple[Layout, Lie]:
     """How a map's axes are to be read, and where its queries and keys lie if they were followed."""
     own = recorder.reads(shape, scene)
-    if own is not None:
-        return own, (None, None)
     queries, keys = (None if rows is None else rows.fit(tuple(shape[:-2])) for rows in lie)
+    if own is not None:
+        rows = keys if queries is None else queries
+        return heads_last(shape, own, rows, scene, recorder.forwards.batches), (None, None)
     wanted = recorder.positions is None and recorder.may_restart
     try:
         layout = read_layout(shape, scene, recorder.batches, keys if queries is None else queries)
@@ -30,7 +32,9 @@ def read_map(recorder: Recorder, scene: Scene, shape: Sequence[int], lie: Lie = 
         raise
     if layout.windowed is not None and wanted:
         raise PositionsWanted(f"{scene.name}: attention within windows")
-    return layout, (queries, keys)
+    if wanted and unsure(layout, recorder.batches):
+        raise PositionsWanted(f"{scene.name}: heads and examples that sizes do not tell apart")
+    return by_examples(layout, keys if queries is None else queries, scene, recorder.batches), (queries, keys)
 
 
 def lie_of(positions: Positions | None, found: Factors) -> Lie:

@@ -91,6 +91,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
             stack.callback(self.trails.clear)
             stack.enter_context(as_written())
             self.forwards.on_return = self._returned
+            self.forwards.on_batch = self._several
             stack.enter_context(_others_paused())
             self._parameters = storages(self.forwards.open(stack))
             super().__enter__()
@@ -201,6 +202,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch leaves it unty
         """Follow where tokens lie, from the next forward on."""
         self.positions = Positions()
         self.forwards.on_call = self.positions.start
+
+    def _several(self) -> None:
+        """Follow several examples on their way, where the model will not be run again for it."""
+        if self.positions is None and not self.may_restart and self.forwards.batches.several > 1:
+            self.follow_positions()
 
     def again(self, model: nn.Module) -> Recorder:
         """A new recorder like this one, that follows where tokens lie."""

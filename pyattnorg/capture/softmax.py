@@ -142,7 +142,10 @@ def _changed(candidate: Candidate, applied: Tensor | None) -> str:
     queries, columns = applied.shape[-2:]
     if applied.numel() != layout.batch * layout.heads * queries * columns or queries != weights.shape[-2]:
         return ""
-    one = applied.reshape(layout.batch, layout.heads, queries, columns)[candidate.example]
+    if layout.kind in ("heads, batch", "heads*batch"):
+        one = applied.reshape(layout.heads, layout.batch, queries, columns)[:, candidate.example]
+    else:
+        one = applied.reshape(layout.batch, layout.heads, queries, columns)[candidate.example]
     kept = weights[..., :columns]
     gap = (wide(one).cpu() - kept).abs().amax(-1) / kept.amax(-1).clamp_min(1e-30)
     worst = float(gap.nan_to_num(0.0).max())

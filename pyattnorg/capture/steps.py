@@ -53,8 +53,15 @@ def _joined(steps: list[Record]) -> Record:
         raise CaptureError("generated: queries=, keys= and keep=('qk',) take no part of a generation; leave them out")
     if any(r.scores is None and r.weights is None for r in steps):
         raise CaptureError("generated: some steps are not held any more, or only the output was kept; record anew")
-    queries = sum(r.shape[1] for r in steps)
     cross = first.place.cross
+    anew = None if cross else next((i for i, r in enumerate(steps) if i and r.shape[1] == r.shape[2]), None)
+    if anew is not None:
+        raise CaptureError(
+            f"generated: forward {anew} sees its own {steps[anew].shape[1]} token(s) alone and does not go on from the "
+            "one before; generate once while watching, with a cache, or take the last forward, .capture(-1), which has "
+            "all tokens where there was no cache"
+        )
+    queries = sum(r.shape[1] for r in steps)
     total = max(r.shape[2] for r in steps) if cross else queries
     ends = np.cumsum([r.shape[1] for r in steps])
     seen = np.zeros((len(first.heads), queries, total), bool)

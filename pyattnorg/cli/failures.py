@@ -26,10 +26,23 @@ def one_line(debug: bool) -> Iterator[None]:
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except Exception as error:
+        if _interrupted(error):
+            raise typer.Exit(INTERRUPTED) from None
         if debug:
             raise
         typer.echo(f"pyattnorg: {described(error)}", err=True)
         raise typer.Exit(1) from None
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is what began it: within an import, Python and libraries make other errors of it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def described(error: Exception) -> str:

@@ -98,6 +98,7 @@ def load(job: Job) -> Any:
 def load_named(name: str, loading: Mapping[str, Any], threads: int | None) -> Any:
     """A model by its name."""
     from pyattnorg.capture import load_model
+    from pyattnorg.capture.models import PRUNED, LoadedModel, dtype_of, place
 
     if threads is not None:
         import torch
@@ -109,9 +110,16 @@ def load_named(name: str, loading: Mapping[str, Any], threads: int | None) -> An
     with suppress(ImportError):
         import huggingface_hub  # noqa: F401  # it sets its own level when it is imported
 
+    given = {option: value for option, value in loading.items() if value is not None}
+    if (Path(name) / PRUNED).is_file():
+        from pyattnorg.heads import load_pruned
+
+        model = load_pruned(name)
+        place(model, given.get("device"), dtype_of(given.get("dtype")))
+        return LoadedModel(model, name, "transformers")
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries are no news: the error will be
     try:
-        return load_model(name, **{option: value for option, value in loading.items() if value is not None})
+        return load_model(name, **given)
     except ValueError as error:
         if Path(name).exists() or "could not be loaded" not in str(error):
             raise

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import inspect
 import json
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from pyattnorg.capture.models import PRUNED as FILE
 from pyattnorg.capture.models import LoadedModel, need, quiet
 from pyattnorg.checks import DamagedFileError
 from pyattnorg.heads.anatomy import anatomies, sizes
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
     from pyattnorg.heads.surgery import Plan
 
 RECORD = "pyattnorg_pruned"  # an attribute of a pruned model
-FILE = "pyattnorg_pruned.json"
 FORMAT, VERSION = "pyattnorg pruned heads", 1
 _WEIGHTS = "model.safetensors"
 
@@ -44,7 +47,10 @@ def save_pruned(model: Any, folder: str | os.PathLike[str], *, overwrite: bool =
 
     A transformers model is written by its own ``save_pretrained``, any other as ``model.safetensors``; beside it lies
     ``pyattnorg_pruned.json``, which says which heads every module kept. (`from_pretrained` alone refuses the folder, as
-    sizes differ.)
+    sizes differ.) Of a LoadedModel the tokenizer, or what prepares its images, is written too, so that the command line
+    reads the folder as it reads any other.
+
+    Everything is written beside the folder and then put into it, so that a disk that is full leaves what was there.
 
     Raises
     ------
@@ -60,21 +66,49 @@ def save_pruned(model: Any, folder: str | os.PathLike[str], *, overwrite: bool =
     path = Path(folder)
     if path.is_file() or (path.is_dir() and any(path.iterdir()) and not overwrite):
         raise FileExistsError(f"folder: {path} is there already; choose another one, or pass overwrite=True")
-    path.mkdir(parents=True, exist_ok=True)
     own = hasattr(net, "save_pretrained") and hasattr(net, "config")
-    if own:
-        named = "save_original_format" in inspect.signature(net.save_pretrained).parameters
-        with quiet():  # weights under the names that the model has, not those of an older release
-            net.save_pretrained(path, **({"save_original_format": False} if named else {}))
-    else:
-        need("safetensors.torch", "store").save_model(net, str(path / _WEIGHTS))
-    about = {
+    about: dict[str, Any] = {
         "format": FORMAT, "version": VERSION, "class": type(net).__name__,
         "library": "transformers" if own else "torch", "modules": record,
     }  # fmt: skip
-    part = path / (FILE + ".part")
-    part.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    os.replace(part, path / FILE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as name:
+        part = Path(name)
+        try:
+            _write(model, net, part, own)
+            files = sorted(str(file.relative_to(part)) for file in part.rglob("*") if file.is_file())
+            about["weights"] = [file for file in files if file.endswith(".safetensors")]
+            (part / FILE).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        except Exception as error:  # safetensors has an error class of its own
+            if "No space left" in str(error):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from None
+            raise
+        (path / FILE).unlink(missing_ok=True)  # what is half replaced is no pruned model
+        for file in [*files, FILE]:
+            (path / file).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(part / file, path / file)
+
+
+def _write(model: Any, net: nn.Module, path: Path, own: bool) -> None:
+    """Weights, configuration and what reads the inputs."""
+    if not own:
+        need("safetensors.torch", "store").save_model(net, str(path / _WEIGHTS))
+        return
+    named = "save_original_format" in inspect.signature(net.save_pretrained).parameters
+    with quiet():  # weights under the names that the model has, not those of an older release
+        net.save_pretrained(path, **({"save_original_format": False} if named else {}))
+        if isinstance(model, LoadedModel):
+            _save_reader(model, path)
+
+
+def _save_reader(loaded: LoadedModel, path: Path) -> None:
+    """Write what reads the model's inputs, if it has that."""
+    transformers = need("transformers", "hf")
+    kinds = [transformers.AutoImageProcessor if loaded.takes_images else transformers.AutoTokenizer]
+    kinds += [transformers.AutoFeatureExtractor] if loaded.takes_sound else []
+    for kind in kinds:
+        with contextlib.suppress(OSError, ValueError, ImportError):  # none is there: the model is whole without
+            kind.from_pretrained(loaded.name, **loaded.options).save_pretrained(path)
 
 
 def load_pruned(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Any:
@@ -98,7 +132,7 @@ def load_pruned(folder: str | os.PathLike[str], model: nn.Module | None = None) 
     if model is None:
         model = _build(path, about)
     _prune_alike(model, about["modules"], path)
-    _fill(model, path)
+    _fill(model, path, about.get("weights"))
     setattr(model, RECORD, about["modules"])
     return model.eval()
 
@@ -150,9 +184,9 @@ def _prune_alike(model: nn.Module, modules: Mapping[str, Any], path: Path) -> No
         surgery.cut_sinks(plan)
 
 
-def _fill(model: nn.Module, path: Path) -> None:
+def _fill(model: nn.Module, path: Path, weights: Sequence[str] | None) -> None:
     load_file = need("safetensors.torch", "store").load_file
-    files = sorted(path.glob("*.safetensors"))
+    files = sorted(path.glob("*.safetensors")) if weights is None else [path / str(name) for name in weights]
     if not files:
         raise DamagedFileError(f"{path}: holds no weights (*.safetensors)")
     state: dict[str, Any] = {}
