@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg import _core, device_kernels, devices, reference
+from pyattnorg import _core, device_kernels, device_trees, devices, reference
 from pyattnorg.arrays import Array, FloatArray, given, require_finite
 from pyattnorg.folders import IntArray
 from pyattnorg.plans import HaarSteps, SumProgram, haar_steps, sum_program
@@ -214,6 +214,9 @@ def entropy_tree(x: FloatArray, noise: float) -> tuple[IntArray, NDArray[np.floa
     if backend() == "reference":
         x = reference.shrink_features(x, noise * noise) if noise else x
         return *reference.entropy_tree(x), _checked(reference.pairwise(x, None, "l1", None), x)
+    if memory := devices.forced_memory():
+        merges, costs, there = device_trees.entropy_tree(memory, memory.array(x), noise)
+        return merges, costs, _checked(memory.host(there), x)
     n, threads = len(x), get_num_threads()
     merges, costs, distances = np.empty((n - 1, 2), np.int32), np.empty(n - 1), np.empty((n, n), x.dtype)
     features = _core.shrink_features(x, noise * noise, threads) if noise else x.shape[1]
@@ -230,8 +233,10 @@ def improve_tree(
     """
     if backend() == "reference":
         return reference.improve_tree(x, merges, least_share, least_gain, EXCHANGE_SWEEPS)
-    better, costs = np.array(merges, np.int32), np.empty(len(merges))
     rows = np.ascontiguousarray(x)
+    if memory := devices.forced_memory():
+        return device_trees.improve_tree(memory, memory.array(rows), merges, EXCHANGE_SWEEPS, least_share, least_gain)
+    better, costs = np.array(merges, np.int32), np.empty(len(merges))
     _core.improve_tree(rows, better, costs, EXCHANGE_SWEEPS, least_share, least_gain, get_num_threads())
     return better, costs
 

@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from inputs import random_tree
 from numpy.typing import NDArray
 
 import pyattnorg as pa
-from pyattnorg import device_kernels, devices, kernels
+from pyattnorg import devices, kernels
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("pyattnorg._emulated" if not devices.has_gpu() else "pyattnorg._cuda")
@@ -121,23 +120,50 @@ def test_empty_and_refused(there: Any) -> None:
             call()
 
 
-def test_mean_distances_between_folders(there: Any) -> None:
-    rng = np.random.default_rng(2)
-    x, order = rng.standard_normal((20, 3)), rng.permutation(20).astype(np.int32)
-    start = np.array([0, 1, 8, 20], np.int32)
+def test_least_entropy_trees_are_built_there(there: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(5).random((12, 40, 6)) ** 3
+    fetched = []
     memory = devices.memory_for(there(x))
-    assert memory is not None
-    got = memory.host(device_kernels.mean_distances(memory, there(x), order, start))
-    apart = np.linalg.norm(x[:, None] - x[None], axis=2)
-    parts = [order[a:b] for a, b in pairwise(start)]
-    exact = np.array([[np.inf if i == j else apart[np.ix_(p, q)].mean() for j, q in enumerate(parts)]
-                      for i, p in enumerate(parts)])  # fmt: skip
-    assert got == pytest.approx(exact, rel=1e-12)
+    host = type(memory).host
+
+    def watched(self: Any, found: Any) -> Any:
+        fetched.append(int(np.prod(found.shape)))
+        return host(self, found)
+
+    monkeypatch.setattr(type(memory), "host", watched)
+    for options in ({}, {"noise": 0.0}, {"noise": 0.2, "improve": False}, {"max_features": 100}):
+        assert pa.entropy_tree(there(x), **options) == pa.entropy_tree(x, **options)
+    pa.Questionnaire(3).fit(there(x))
+    assert 0 < max(fetched) <= 40 * 40  # distances and merges, and nothing of the tensor's size
+    assert pa.entropy_tree(there(np.ones((1, 5)))) == pa.PartitionTree.dyadic(1)
+    assert pa.entropy_tree(there(np.ones((3, 0)))).n_leaves == 3
+
+
+def test_bad_features_are_refused_there(there: Any) -> None:
+    x = np.random.default_rng(6).random((5, 4))
+    x[1, 2] = np.nan
+    for improve in (False, True):
+        with pytest.raises(ValueError, match=r"^features: .* NaN or infinite"):
+            pa.entropy_tree(there(x), improve=improve)
+    with pytest.raises(ValueError, match="overflow"):
+        pa.entropy_tree(there(np.array([[3e38], [-3e38]], np.float32)))
+    with pytest.raises(ValueError, match="at least one point"):
+        pa.entropy_tree(there(np.ones((0, 5))))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_least_entropy_rounds_of_narrow_numbers(dtype: str, there: Any) -> None:
+    given = there(np.random.default_rng(7).random((14, 10, 6)) ** 3).to(getattr(torch, dtype))
+    here, found = (pa.Questionnaire(4).fit(x) for x in (given.float().cpu().numpy(), given))
+    assert found.trees_ == here.trees_
+    assert [one["entropy"] for one in found.history_] == pytest.approx([one["entropy"] for one in here.history_], 1e-5)
+    for a, b in zip(found.distances_, here.distances_):
+        assert a == pytest.approx(b, rel=1e-5, abs=1e-5 * float(b.max()))
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"tree": "entropy"}, {"tree": "flexible"}, {"schedule": "paper"}, {"initial": "gaussian", "tree": "binary"}],
+    [{}, {"tree": "flexible"}, {"schedule": "paper"}, {"initial": "gaussian", "tree": "binary"}],
     ids=str,
 )
 def test_a_questionnaire_finds_the_same_trees(options: dict[str, Any], there: Any) -> None:
