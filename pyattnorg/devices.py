@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable
 from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg.arrays import is_torch
+from pyattnorg import arrays
+from pyattnorg.arrays import as_tensor, is_torch
 
 logger = logging.getLogger("pyattnorg")
 
@@ -144,23 +144,6 @@ def has_gpu() -> bool:
     return True
 
 
-def on_gpu(x: Any) -> bool:
-    """Whether `x` is an array on a CUDA device: a torch tensor, or what shows itself by DLPack."""
-    if is_torch(x):
-        return bool(x.is_cuda)
-    device: Callable[[], tuple[int, int]] | None = getattr(x, "__dlpack_device__", None)
-    return device is not None and not isinstance(x, np.ndarray) and int(device()[0]) == 2  # kDLCUDA
-
-
-def as_tensor(x: Any) -> Any:
-    """An array on a CUDA device as a torch tensor of the same memory."""
-    if is_torch(x):
-        return x
-    import torch
-
-    return torch.from_dlpack(x)
-
-
 def forced() -> str:
     """The backend that ``PYATTNORG_BACKEND`` asks for, or nothing."""
     return os.environ.get("PYATTNORG_BACKEND", "")
@@ -174,7 +157,7 @@ def memory_for(x: Any) -> Memory | None:
     ImportError
         `x` lies on a GPU, and this build has no kernels for it.
     """
-    if not on_gpu(x) or forced() in ("cpu", "reference"):
+    if not arrays.on_gpu(x) or forced() in ("cpu", "reference"):
         return None
     return Gpu(as_tensor(x).device)
 

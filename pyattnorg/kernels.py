@@ -119,7 +119,7 @@ def tree_emd(
 def folder_averages(x: Array, tree: PartitionTree, axis: int = 0) -> Any:
     """Means of `x` over the tree's distinct folders, breadth-first: the axis becomes one of ``tree.n_folders``."""
     ours = given(x, "x")
-    values, axis = ours.values, _axis(ours.values, axis, tree)
+    values, axis = ours.values, axis_of(ours.values, axis, tree)
     if backend() == "reference":
         return ours.back(reference.folder_averages(values, tree, axis))
     if memory := devices.forced_memory():
@@ -143,7 +143,7 @@ def haar(x: Array, trees: list[PartitionTree | None], *, inverse: bool) -> Any:
         )
     for axis, tree in enumerate(trees):
         if tree is not None:
-            _axis(values, axis, tree)
+            axis_of(values, axis, tree)
     return ours.back(haar_into(np.empty(values.shape, values.dtype), values, trees, inverse))
 
 
@@ -345,14 +345,15 @@ def _around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     return int(np.prod(before, dtype=np.int64)), shape[axis], int(np.prod(after, dtype=np.int64))
 
 
-def _axis(x: FloatArray, axis: int, tree: PartitionTree) -> int:
+def axis_of(x: Array, axis: int, tree: PartitionTree) -> int:
+    """An axis of an array, counted from the front; ValueError unless it is there and the tree fits it."""
     if not -x.ndim <= axis < x.ndim:
         raise ValueError(f"axis: got {axis}, x has {x.ndim} axes")
     if x.shape[axis] != tree.n_leaves:
         raise ValueError(
             f"tree: got one of {tree.n_leaves} leaves for axis {axis} of x, which has {x.shape[axis]} points"
         )
-    return axis % x.ndim
+    return int(axis % x.ndim)
 
 
 def _checked(out: FloatArray, x: FloatArray, y: FloatArray | None = None) -> FloatArray:

@@ -138,7 +138,7 @@ class Rounds:
             found = gaussian_affinity(points)
         else:
             found = cosine_affinity(points, missing=self.missing)
-        affinity: FloatArray = to_numpy(found, "affinity")
+        affinity: FloatArray = to_numpy(found, "affinity", quietly=True)
         require_finite(affinity, "affinity")
         return affinity
 
@@ -163,7 +163,7 @@ class Rounds:
         mean: FloatArray | None = None
         for trees, count in sets.items():
             weights = [self._folder_weights(tree, other) for tree, other in zip(trees, axes)]
-            found: FloatArray = to_numpy(tree_distances(points, list(trees), weights), "distances")
+            found: FloatArray = to_numpy(tree_distances(points, list(trees), weights), "distances", quietly=True)
             require_finite(found, "distances")
             if len(sets) > 1:
                 found *= found.dtype.type(count / self.n_trees)

@@ -49,6 +49,7 @@ LEVELS = (
         "config",
         "placing",
         "sampling",
+        "spaces",
         "distances",
         "affinity",
         "diffusion",

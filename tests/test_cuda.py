@@ -14,7 +14,7 @@ from inputs import random_tree
 from numpy.typing import NDArray
 
 import pyattnorg as pa
-from pyattnorg import devices, kernels
+from pyattnorg import arrays, devices, kernels
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("pyattnorg._emulated" if not devices.has_gpu() else "pyattnorg._cuda")
@@ -42,6 +42,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Callable[[NDArray[Any]], Any]:
     if devices.has_gpu():
         return lambda x: torch.from_numpy(x).cuda()
     monkeypatch.setattr(devices, "memory_for", lambda x: Pretended() if isinstance(x, torch.Tensor) else None)
+    monkeypatch.setattr(arrays, "on_gpu", lambda x: isinstance(x, torch.Tensor))
     return torch.from_numpy
 
 
@@ -67,6 +68,18 @@ FUNCTIONS: dict[str, tuple[NDArray[Any], Callable[[Any], Any]]] = {
     "haar, one axis": (_tensor(), lambda x: pa.haar(x, [None, TREES[1], None])),
     "haar, no axis": (_tensor(), lambda x: pa.haar(x, [None] * 3)),
     "ihaar": (_tensor(), lambda x: pa.ihaar(x, TREES)),
+    "haar, l1": (_tensor(), lambda x: pa.haar(x, TREES, normalization="l1")),
+    "ihaar, l1": (_tensor(), lambda x: pa.ihaar(x, [TREES[0], None, TREES[2]], normalization="l1")),
+    "martingale_differences": (_tensor(), lambda x: pa.martingale_differences(x, [TREES[0], None, TREES[2]])),
+    "imartingale_differences": (
+        _tensor().repeat(2, 0)[: TREES[0].n_folders],
+        lambda x: pa.imartingale_differences(x, [TREES[0], None, None]),
+    ),
+    "shrink": (_tensor(), lambda x: pa.shrink(x, 0.7)),
+    "shrink, hard": (_tensor(), lambda x: pa.shrink(x, 0.7, rule="hard")),
+    "keep_volumes": (_tensor(), lambda x: pa.keep_volumes(x, TREES, 0.05)),
+    "denoise": (_tensor(), lambda x: pa.denoise(x, TREES)),
+    "denoise, sets": (_tensor(), lambda x: pa.denoise(x, [TREES, [None, TREES[1], None]], noise=0.3, rule="hard")),
 }
 
 
@@ -84,6 +97,49 @@ def test_what_comes_out_lies_where_it_came_from_and_equals_the_cpu(name: str, dt
     assert np.abs(got - exact).max() <= (1e-12 if dtype == "float64" else 1e-5) * np.abs(exact).max()
     turned = given.permute(*range(given.ndim)[::-1]).contiguous().permute(*range(given.ndim)[::-1])
     assert np.abs(function(turned).cpu().double().numpy() - got).max() <= 1e-6 * np.abs(exact).max()
+
+
+def test_numbers_that_come_of_tensors(there: Any) -> None:
+    x = _tensor(np.float64)
+    for of in (
+        lambda x: pa.noise_level(x, TREES),
+        lambda x: pa.data_weights(x, TREES[1], 1),
+        lambda x: pa.data_weights(x * 1e150, TREES[2], -1),
+        lambda x: np.stack(list(pa.head_entropies(x, TREES).values())),
+    ):
+        found = of(there(x))
+        assert isinstance(found, (float, np.ndarray))
+        assert found == pytest.approx(of(x), rel=1e-12)
+    with pytest.raises(ValueError, match=r"^axis: got 3, x has 3 axes"):
+        pa.data_weights(there(x), TREES[1], 3)
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (0, 1, 2), (2,)])
+@pytest.mark.parametrize("function", ["softmax", "exp", "own"])
+def test_paraproducts(function: Any, axes: tuple[int, ...], there: Any) -> None:
+    x, trees = _tensor(np.float64), [tree if axis in axes else None for axis, tree in enumerate(TREES)]
+    how = (lambda t: t**2, lambda t: 2 * t, lambda t: 2.0) if function == "own" else function
+    here, found = pa.paraproduct(x, trees, how), pa.paraproduct(there(x), trees, how)
+    for name in ("argument", "value", "boundary", "first", "second", "residual", "approximation"):
+        one, other = getattr(found, name), getattr(here, name)
+        assert one.device == there(x).device
+        assert one.dtype == torch.float64
+        assert one.cpu().numpy() == pytest.approx(other, abs=1e-12)
+    assert found.relative_residual() == pytest.approx(here.relative_residual(), rel=1e-9)
+    assert found.relative_residual(axis=2) == pytest.approx(here.relative_residual(axis=2), rel=1e-9)
+    assert repr(found) == repr(here)
+    narrow = pa.paraproduct(there(x).to(torch.bfloat16), trees, how)
+    assert narrow.residual.cpu().numpy() == pytest.approx(here.residual, abs=1e-12)
+
+
+def test_paraproducts_that_fail_say_why(there: Any) -> None:
+    x = there(_tensor(np.float64))
+    with pytest.raises(ValueError, match=r"^function: gave NaN or infinity"):
+        pa.paraproduct(x * 1e6, TREES)
+    with pytest.raises(ValueError, match=r"^function: gave shape \(9, 7\) for values of shape \(9, 7, 5\)"):
+        pa.paraproduct(x, TREES, (lambda t: t[:, :, 0], lambda t: t))
+    with pytest.raises(ValueError, match=r"^f: got shape \(0, 2\)"):
+        pa.paraproduct(x[:0, :2, 0])
 
 
 def test_numbers_of_coefficients(there: Any) -> None:
@@ -182,7 +238,10 @@ def test_a_questionnaire_finds_the_same_trees(options: dict[str, Any], there: An
 def test_masked_cells_never_reach_the_device(there: Any) -> None:
     x = np.random.default_rng(4).random(SHAPE).astype(np.float32)
     x[3, 5] = -np.inf
-    here, found = (pa.Questionnaire(1, tree="flexible").fit(values) for values in (x, there(x)))
+    here = pa.Questionnaire(1, tree="flexible").fit(x)
+    arrays._told.clear()
+    with pytest.warns(pa.MovedToHostWarning, match=r"^x: got an array on .*fit works on it in this machine's memory"):
+        found = pa.Questionnaire(1, tree="flexible").fit(there(x))
     assert found.trees_ == here.trees_
 
 
@@ -195,6 +254,86 @@ def test_calls_from_several_threads(there: Any) -> None:
     for thread in threads:
         thread.join()
     assert [np.array_equal(one, expected) for one in found] == [True] * 4
+
+
+# -- what has no kernels on a GPU: computed here, which is said -------------------------------------------------------
+
+_affinity = np.exp(-DISTANCES)
+MOVED: dict[str, Callable[[Any], Any]] = {
+    "flexible_tree": lambda of: pa.flexible_tree(of(_affinity)),
+    "binary_tree": lambda of: pa.binary_tree(of(_affinity)),
+    "diffusion_map": lambda of: pa.diffusion_map(of(_affinity)).coordinates,
+    "lp_entropy": lambda of: pa.lp_entropy(of(_tensor()), 0.5),
+    "energy_curve": lambda of: pa.energy_curve(of(_tensor())),
+    "coefficients_needed": lambda of: pa.coefficients_needed(of(_tensor())),
+    "coarsest_entropy": lambda of: pa.coarsest_entropy(of(_tensor()), TREES),
+    "published_head_entropy": lambda of: pa.published_head_entropy(of(_tensor()), TREES),
+    "mixed_holder": lambda of: pa.mixed_holder(of(_tensor()), TREES).exponent,
+    "best_basis": lambda of: pa.best_basis(of(_tensor()), TREES)[2].matrix(),
+    "packet_transform": lambda of: pa.packet_transform(of(_tensor()), pa.best_basis(_tensor(), TREES)),
+    "inverse_packet_transform": lambda of: pa.inverse_packet_transform(of(_tensor()), pa.best_basis(_tensor(), TREES)),
+    "mantel": lambda of: pa.mantel(of(DISTANCES), of(DISTANCES**2), n_permutations=9).correlation,
+    "adjusted_rand_index": lambda of: pa.adjusted_rand_index(of(np.arange(9.0)), of(np.arange(9.0) // 2)),
+    "Paraproduct.regularity": lambda of: pa.paraproduct(of(_tensor()), TREES).regularity().slope["value"],
+    "DiffusionMap.extend": lambda of: pa.diffusion_map(_affinity).extend(of(_affinity[:3])),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_what_is_computed_here_says_so_once(name: str, there: Any) -> None:
+    here = MOVED[name](lambda x: x)
+    arrays._told.clear()
+    with pytest.warns(
+        pa.MovedToHostWarning, match=rf"{name.split('.')[-1]} works on it in this machine's memory"
+    ) as told:
+        found = MOVED[name](there)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    assert not isinstance(found, torch.Tensor) or found.device == there(_affinity).device
+    if isinstance(found, pa.PartitionTree):
+        assert found == here
+    else:
+        assert np.asarray(found.cpu() if isinstance(found, torch.Tensor) else found) == pytest.approx(here, rel=1e-6)
+    MOVED[name](there)  # a second time nothing is said, or the warning would be an error
+
+
+def test_networks_keep_their_values_here(there: Any) -> None:
+    arrays._told.clear()
+    network = pa.NetworkTensor(there(_tensor()))
+    assert isinstance(network.values, np.ndarray)
+    found = pa.organize(there(_tensor()), n_iter=1)
+    assert found.trees_ == pa.organize(_tensor(), n_iter=1).trees_
+
+
+def test_a_network_made_of_another_stays_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyattnorg.network.chosen_device", lambda name: name)
+    visible = np.tril(np.ones((7, 7), bool))
+    network = pa.NetworkTensor(np.ones((7, 7, 3)), visible=visible).cuda("cuda:1")
+    for one in (network, network.filled(), network.take_heads([0, 2]), network.without([1])):
+        assert one.device == "cuda:1"
+
+
+class _OnGpu:
+    """A DLPack producer whose array is said to lie on a GPU."""
+
+    def __init__(self, x: NDArray[Any]) -> None:
+        self.x = x
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.x.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 0)
+
+
+def test_any_producer_of_arrays_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert arrays.on_gpu(_OnGpu(DISTANCES))
+    assert not arrays.on_gpu(DISTANCES)
+    arrays._told.clear()
+    monkeypatch.setattr(arrays, "as_tensor", lambda x: torch.from_numpy(x.x))
+    with pytest.warns(pa.MovedToHostWarning, match=r"^affinity: got an array on a GPU; flexible_tree"):
+        found = pa.flexible_tree(_OnGpu(_affinity))
+    assert found == pa.flexible_tree(_affinity)
 
 
 # -- a GPU that is not there ------------------------------------------------------------------------------------------
