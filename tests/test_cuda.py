@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import runpy
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -374,3 +376,23 @@ def test_emulated_orders_of_threads_give_the_same_bytes(monkeypatch: pytest.Monk
         found.add((pa.tree_emd(x, TREES[1:]).tobytes(), pa.haar(x, TREES).tobytes(), kernels.norms(x)))
     assert len(found) == 1
     assert "PYATTNORG_EMULATED_ORDER" in os.environ
+
+
+def test_what_sanitizers_are_given_runs_every_kernel(there: Any) -> None:
+    cases = runpy.run_path(str(Path(__file__).resolve().parent.parent / "bench" / "gpu_cases.py"))
+    called: set[str] = set()
+    memory = devices.memory_for(there(_tensor()))
+    assert memory is not None
+    real = memory.kernels
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            called.add(name)
+            return getattr(real, name)
+
+    kind = type(memory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "kernels", property(lambda self: Watched(), lambda self, value: None), raising=False)
+        cases["kernels"]("cuda" if devices.has_gpu() else "cpu", (18, 10, 7))
+    named = {name for name in dir(real) if not name.startswith("_")} - {"device_count"}
+    assert named - called <= {"cosines"}  # of tensors that lie on a GPU; products are torch's there
