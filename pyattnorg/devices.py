@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -38,6 +39,9 @@ class Memory(Protocol):
 
     def host(self, x: Any) -> NDArray[Any]:
         """An array as NumPy; waits for the stream."""
+
+    def uses(self, arrays: Sequence[Any]) -> None:
+        """Keep memory that several streams may read from being handed on before the current one has."""
 
 
 class Gpu:
@@ -76,6 +80,13 @@ class Gpu:
     def host(self, x: Any) -> NDArray[Any]:
         return np.asarray(x.cpu().numpy())
 
+    def uses(self, arrays: Sequence[Any]) -> None:
+        import torch
+
+        stream = torch.cuda.current_stream(self.device)
+        for x in arrays:
+            x.record_stream(stream)
+
 
 class Emulated:
     """The memory of this machine, for kernels that were compiled to run on it."""
@@ -97,6 +108,9 @@ class Emulated:
 
     def host(self, x: Any) -> NDArray[Any]:
         return np.asarray(x)
+
+    def uses(self, arrays: Sequence[Any]) -> None:
+        pass  # there are no streams
 
 
 @cache

@@ -258,6 +258,98 @@ def test_calls_from_several_threads(there: Any) -> None:
     assert [np.array_equal(one, expected) for one in found] == [True] * 4
 
 
+def test_errors_of_the_runtime_are_exceptions(there: Any) -> None:
+    x = there(_tensor())
+    memory = devices.memory_for(x)
+    assert memory is not None
+    nowhere = memory.kernels.Place(memory.kernels.device_count(), 0)
+    with pytest.raises(RuntimeError, match=r"^CUDA, device: "):
+        memory.kernels.cosines("float32", memory.address(x), 5, memory.address(x), nowhere)
+    with pytest.raises(ValueError, match="float32 or float64"):
+        memory.kernels.cosines("bfloat16", memory.address(x), 5, memory.address(x), memory.place())
+    assert pa.pairwise_l1(x).shape == (9, 9)  # and what comes next is not disturbed
+
+
+def test_threads_that_weigh_one_tree_differently(there: Any) -> None:
+    x, alphas = there(_tensor()), (0.0, 0.5, 1.0)
+    expected = {alpha: pa.tree_emd(x, TREES[1:], alpha=alpha).cpu().numpy().tobytes() for alpha in alphas}
+    wrong: list[Any] = []
+
+    def work(alpha: float) -> None:
+        try:
+            for _ in range(20):
+                if pa.tree_emd(x, TREES[1:], alpha=alpha).cpu().numpy().tobytes() != expected[alpha]:
+                    wrong.append(alpha)
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(alpha,)) for alpha in alphas]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# -- what only a real GPU can show ------------------------------------------------------------------------------------
+
+on_a_gpu = pytest.mark.skipif(not devices.has_gpu(), reason="no GPU here: streams and waiting are not emulated")
+UNAWAITED: tuple[Callable[[Any], Any], ...] = (
+    pa.pairwise_l1,
+    pa.cosine_affinity,
+    pa.gaussian_affinity,
+    lambda x: pa.tree_emd(x, TREES[1:]),
+    lambda x: pa.ihaar(pa.haar(x, TREES), TREES),
+    lambda x: pa.shrink(x, 0.5),
+)
+
+
+@on_a_gpu
+def test_nothing_waits_for_the_device() -> None:
+    x = torch.randn(SHAPE, device="cuda")
+    for call in UNAWAITED:
+        call(x)  # what kernels know of a tree is copied once
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for call in UNAWAITED:
+            call(x)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@on_a_gpu
+def test_work_goes_onto_the_current_stream() -> None:
+    x, values = torch.zeros(SHAPE, device="cuda"), torch.randn(SHAPE, device="cuda")
+    expected = [call(values) for call in UNAWAITED]
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(200_000_000)  # whoever does not wait for this reads zeros
+        x.copy_(values)
+        found = [call(x) for call in UNAWAITED]
+    stream.synchronize()
+    assert all(torch.equal(one, other) for one, other in zip(found, expected))
+
+
+@on_a_gpu
+def test_every_gpu_by_a_thread_of_its_own() -> None:
+    values, found = _tensor(), {}
+
+    def work(device: int) -> None:
+        x = torch.from_numpy(values).to(f"cuda:{device}")
+        got = pa.tree_emd(x, TREES[1:])
+        assert got.device == x.device
+        found[device] = got.cpu().numpy(), pa.entropy_tree(x)
+
+    threads = [threading.Thread(target=work, args=(device,)) for device in range(torch.cuda.device_count())]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == torch.cuda.device_count()
+    assert len({(distances.tobytes(), tree) for distances, tree in found.values()}) == 1
+
+
 # -- what has no kernels on a GPU: computed here, which is said -------------------------------------------------------
 
 _affinity = np.exp(-DISTANCES)
