@@ -22,7 +22,8 @@ namespace {
 
 constexpr int threads = 256, warps = threads / 32, side = 64, per_thread = 4, chunks_per_sum = 4;
 constexpr int depth = 16;
-constexpr std::int64_t least_per_split = depth * chunks_per_sum, columns_per_task = 2048, most_blocks = 2048;
+constexpr std::int64_t least_per_split = depth * chunks_per_sum, columns_per_task = 2048;
+constexpr std::int64_t most_blocks = 4 * PYATTNORG_BLOCKS_WANTED;
 
 struct Counts {
     std::int64_t living, fresh, first, merged;  // folders left, new ones of this pass, merges before it and so far

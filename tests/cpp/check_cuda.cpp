@@ -305,7 +305,7 @@ void exchanges(const std::string& name, std::int64_t n, std::int64_t m, const Nu
 // Least-entropy trees: merges, weights of features, exchanges.
 template <class T>
 void merging(const std::string& type) {
-    for (const auto& [n, m] : {std::pair{1, 3}, {2, 1}, {3, 0}, {17, 40}, {70, 150}, {150, 33}}) {
+    for (const auto& [n, m] : {std::pair{1, 3}, {2, 1}, {3, 0}, {17, 40}, {70, 150}, {135, 33}}) {
         const Numbers numbers(std::int64_t{n} * m, 13);
         const std::int64_t stride = m + n % 3;
         std::vector<T> x(at(n * stride), std::numeric_limits<T>::quiet_NaN());
