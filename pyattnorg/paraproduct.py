@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
-from operator import mul
+from operator import add, mul
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -174,7 +174,9 @@ class _Terms:
         differences: Corners = {}
         for finer in sorted(corners, key=len)[1:]:
             below = [differences[part] for part in differences if part < finer]
-            differences[finer] = corners[finer] - (sum(below[1:], a + below[0]) if below else a)
+            differences[finer] = corners[finer] - a
+            if below:
+                differences[finer] = differences[finer] - reduce(add, below)
         out: list[Values] = []
         slopes: dict[Callable[[Any], Any], Values] = {}
         for derivative, partitions in zip(self.derivatives, self.partitions):
