@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import re
@@ -44,6 +45,16 @@ class Memory(Protocol):
         """Keep memory that several streams may read from being handed on before the current one has."""
 
 
+def borrowed(x: NDArray[Any]) -> NDArray[Any]:
+    """An array in C order as torch takes it: read-only memory without a warning. It must only be read."""
+    x = np.ascontiguousarray(x)
+    if x.flags.writeable or not x.nbytes:
+        return x if x.flags.writeable else x.copy()
+    memory = memoryview((ctypes.c_byte * x.nbytes).from_address(x.ctypes.data))
+    lent: NDArray[Any] = np.ndarray(x.shape, x.dtype, memory)
+    return lent
+
+
 class Gpu:
     """A CUDA device. All memory is torch's, and work goes onto torch's current stream; nothing waits for it."""
 
@@ -63,7 +74,7 @@ class Gpu:
     def array(self, x: Any) -> Any:
         import torch
 
-        tensor = x.detach() if is_torch(x) else torch.from_numpy(np.ascontiguousarray(x))
+        tensor = x.detach() if is_torch(x) else torch.from_numpy(borrowed(x))
         known = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
         if tensor.dtype not in known:
             tensor = tensor.to(torch.float32 if tensor.dtype.is_floating_point else torch.float64)

@@ -128,9 +128,7 @@ class Device:
         return torch.where(kept, x, torch.zeros((), dtype=x.dtype, device=x.device))
 
     def numbers(self, values: NDArray[Any], like: Any) -> Any:
-        import torch
-
-        return torch.from_numpy(np.ascontiguousarray(values)).to(like.device, like.dtype)
+        return self.memory.array(values).to(like.dtype)
 
     def indices(self, at: NDArray[np.integer]) -> Any:
         return self.memory.array(np.ascontiguousarray(at, np.float64)).long()

@@ -29,7 +29,7 @@ class Pretended(devices.Emulated):
     """torch's CPU memory as if it were a GPU's."""
 
     def array(self, x: Any) -> Any:
-        return x if isinstance(x, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(x))
+        return x if isinstance(x, torch.Tensor) else torch.from_numpy(devices.borrowed(x))
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return torch.empty(shape, dtype=getattr(torch, np.dtype(dtype).name))
@@ -209,6 +209,22 @@ def test_bad_features_are_refused_there(there: Any) -> None:
         pa.entropy_tree(there(np.ones((0, 5))))
 
 
+def test_device_cuda_needs_no_kind_of_tree(there: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(8).random(SHAPE).astype(np.float32)
+    built = []
+    if not devices.has_gpu():
+        monkeypatch.setattr(devices, "Gpu", lambda device: built.append(device) or Pretended())
+        for module in ("devices", "network"):
+            monkeypatch.setattr(f"pyattnorg.{module}.chosen_device", lambda device: device)
+    here = pa.organize(x, n_iter=3)
+    for found in (pa.organize(x, n_iter=3, device="cuda"), pa.organize(pa.NetworkTensor(x).cuda(), n_iter=3)):
+        assert found.trees_ == here.trees_
+        assert found.questionnaire.tree_kinds_ == ("entropy",) * 3
+        assert found.head_table()[0]["label"] == here.head_table()[0]["label"]
+        assert found.entropies() == pytest.approx(here.entropies(), rel=1e-5)
+    assert devices.has_gpu() or built == ["cuda"] * 2
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_least_entropy_rounds_of_narrow_numbers(dtype: str, there: Any) -> None:
     given = there(np.random.default_rng(7).random((14, 10, 6)) ** 3).to(getattr(torch, dtype))
@@ -268,6 +284,16 @@ def test_errors_of_the_runtime_are_exceptions(there: Any) -> None:
     with pytest.raises(ValueError, match="float32 or float64"):
         memory.kernels.cosines("bfloat16", memory.address(x), 5, memory.address(x), memory.place())
     assert pa.pairwise_l1(x).shape == (9, 9)  # and what comes next is not disturbed
+
+
+def test_read_only_memory_is_lent_to_torch_without_a_warning() -> None:
+    x = _tensor()
+    x.flags.writeable = False
+    lent = torch.from_numpy(devices.borrowed(x))
+    assert lent.data_ptr() == x.ctypes.data
+    assert np.array_equal(lent.numpy(), x)
+    for other in (x[:0], x.T, x[::2]):
+        assert np.array_equal(torch.from_numpy(devices.borrowed(other)).numpy(), other)
 
 
 def test_threads_that_weigh_one_tree_differently(there: Any) -> None:
