@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg import device_kernels, device_trees, devices, kernels
-from pyattnorg.arrays import Array, FloatArray, require_finite
+from pyattnorg.arrays import Array, FloatArray, require_finite, squarable
 from pyattnorg.folders import IntArray
 from pyattnorg.sampling import SPREAD_COLUMNS, SPREAD_ROWS, drawn_features, sampled_features
 from pyattnorg.trees import PartitionTree
@@ -28,6 +28,8 @@ MEDIAN_OF_NORMAL = 0.6744897501960817  # of the magnitude of a standard normal n
 
 class Arithmetic(Protocol):
     """See `OnHost`."""
+
+    def squarable(self, values: Any) -> tuple[Any, int]: ...
 
     def room(self, values: Array) -> Any: ...
 
@@ -56,6 +58,10 @@ class Arithmetic(Protocol):
 
 class OnHost:
     """In this machine's memory."""
+
+    def squarable(self, values: FloatArray) -> tuple[FloatArray, int]:
+        """Values over a power of two, so that their squares stay in range, and its exponent, most often 0."""
+        return squarable(values)
 
     def room(self, values: FloatArray) -> FloatArray:
         """Memory for as many numbers as `values` has."""
@@ -126,6 +132,16 @@ class OnDevice:
 
     def __init__(self, memory: devices.Memory) -> None:
         self.memory = memory
+
+    def squarable(self, values: Any) -> tuple[Any, int]:
+        if device_kernels.number(values) != "float64" or 0 in values.shape:
+            return values, 0
+        peak = float(values.abs().max())
+        if not 0 < peak < np.inf or 2.0**-200 < peak < 2.0**200:
+            return values, 0
+        exponent = int(np.frexp(peak)[1])
+        half = exponent // 2  # the power itself may be out of range
+        return values * 2.0**-half * 2.0 ** (half - exponent), exponent
 
     def room(self, values: Any) -> Any:
         return self.memory.empty((int(np.prod(values.shape, dtype=np.int64)),), device_kernels.real(values))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pyattnorg import kernels
 from pyattnorg.arrays import Array, FloatArray
 from pyattnorg.entropy_arithmetic import LEAST_SHARE, Arithmetic, arithmetic_for
 from pyattnorg.entropy_trees import merges_of_tree, tree_of_merges
@@ -44,6 +45,7 @@ def entropy_rounds(
     order = [axis for axis in (values.ndim - 1, *range(values.ndim - 1)) if not kept[axis]]
     trees, missing = list(first), [tree is None for tree in first]
     by = arithmetic_for(values)
+    values, exponent = by.squarable(values)
     norm = np.inf if any(missing) else by.norm_by(values, trees)
     length = float(np.sqrt(by.norms(values)[1] * np.prod(values.shape, dtype=np.float64)))
     room = by.room(values)
@@ -69,9 +71,19 @@ def entropy_rounds(
         for axis in np.flatnonzero(kept):
             distances[axis] = by.host(by.distances(by.rows_of(values, trees, int(axis), room)))
         present = tuple(tree for tree in trees if tree is not None)
-        yield Round(present, norm / length if length else 0.0, changed, tuple(distances))
+        yield Round(present, norm / length if length else 0.0, changed, _scaled_back(distances, exponent))
         if not changed:
             return
+
+
+def _scaled_back(distances: Sequence[FloatArray], exponent: int) -> tuple[FloatArray, ...]:
+    if not exponent:
+        return tuple(distances)
+    with np.errstate(over="ignore", under="ignore"):
+        found = tuple(np.ldexp(each, exponent) for each in distances)
+    if not all(np.isfinite(each).all() for each in found):
+        raise kernels.SumOverflowError("x: distances overflow float64; scale the values down")
+    return found
 
 
 class _Step(NamedTuple):

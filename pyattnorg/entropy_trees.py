@@ -54,10 +54,11 @@ def entropy_tree(
     values: Any = on_device.tensor(memory, features, "features", 1) if memory else given(features, "features").values
     if not len(values):
         raise ValueError(f"features: got shape {tuple(values.shape)}, expected at least one point")
+    values, exponent = by.squarable(values)
     rows = values.reshape(len(values), int(np.prod(values.shape[1:], dtype=np.int64)))
     if max_features is not None and rows.shape[1] > whole(max_features, "max_features", at_least=1):
         rows = by.sampled(rows, max_features)
-    level = by.noise_level(rows) if noise is None else number(noise, "noise", at_least=0)
+    level = by.noise_level(rows) if noise is None else float(np.ldexp(number(noise, "noise", at_least=0), -exponent))
     merges, _ = by.merged(by.copied(rows), level)
     if improve:
         merges, _ = by.improved(by.copied(rows) if memory else rows, merges, level)
