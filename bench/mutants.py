@@ -28,7 +28,10 @@ BUILDS = {
 }
 FLAGS = ["-std=c++20", "-O1", "-g", "-w", "-DPYATTNORG_PANEL_NUMBERS=16384", "-DPYATTNORG_BLOCKS_WANTED=3"]
 UNINSTRUMENTED = {"fiber.cpp", "scheduler.cpp"}
-CPU = ("features", "flexible_tree", "folder_averages", "haar", "isa", "krylov", "norms", "pairwise", "parallel")
+CPU = (
+    "entropy_tree", "features", "flexible_tree", "folder_averages", "folder_loops", "haar", "improve_tree",
+    "interchange", "isa", "krylov", "norms", "pairwise", "parallel", "shrink_features",
+)  # fmt: skip
 SECONDS = 600.0
 
 
@@ -79,9 +82,33 @@ MUTANTS = {
     "a histogram that is not atomic": Mutant(
         "cuda/ranked.cu", "atomicAdd(counts + which * bins + (bits >> shift & 255u), 1u)", "counts[which * bins + (bits >> shift & 255u)]++"
     ),
-    "all threads write a result": Mutant(
-        "cuda/mean_distances.cu", "if (threadIdx.x == 0) out[a * c + b]", "out[a * c + b]"
+    "no barrier between counting pairs and adding up": Mutant(
+        "cuda/merging.cu", "before.others[threadIdx.x] = others;\n    __syncthreads();", "before.others[threadIdx.x] = others;"
     ),
+    "no barrier before living folders are written": Mutant(
+        "cuda/merging.cu", "    __syncthreads();\n    for (std::int64_t k = threadIdx.x; k < living;", "    for (std::int64_t k = threadIdx.x; k < living;"
+    ),
+    "merges of a pass written over those before": Mutant("cuda/merging.cu", "merges[2 * (counts.merged + p)] = i;", "merges[2 * p] = i;"),
+    "a folder that does not grow": Mutant("cuda/merging.cu", "plan.size[i] = s + M;", "plan.size[i] = s;"),
+    "shares exchanged": Mutant("cuda/merging.cu", "of_a * a[f] + of_b * b[f]", "of_b * a[f] + of_a * b[f]"),
+    "no barrier between chunks of rows": Mutant(
+        "cuda/merging.cu", "if (more) store(shared.stage[(chunk + 1) % 2]);\n            __syncthreads();", "if (more) store(shared.stage[(chunk + 1) % 2]);"
+    ),
+    "reads beyond the end of a split": Mutant("cuda/merging.cu", "next_rows[l] = from + k_in < end ?", "next_rows[l] = from + k_in <= end ?"),
+    "tiles that were not measured are kept": Mutant("cuda/merging.cu", "if (o <= p) continue;", "if (o == p) continue;"),
+    "only the first split is kept": Mutant("cuda/merging.cu", "s < cut.splits; ++s) sum +=", "s < 1; ++s) sum +="),
+    "equals go to a higher index": Mutant(
+        "cuda/merging.cu", "if (j < 0 || !math::cheaper(cost, j, best, known)) continue;", "if (j < 0 || (known >= 0 && !(cost < best))) continue;"
+    ),
+    "lanes that do not answer": Mutant("cuda/merging.cu", "__shfl_xor_sync(0xffffffffu, known, step)", "__shfl_xor_sync(0x7fffffffu, known, step)"),
+    "no barrier between heights of a tree": Mutant("cuda/around.cu", "        __syncthreads();\n", ""),
+    "a panel that forgets those before": Mutant("cuda/around.cu", "f0 ? to[1] + first : first", "first"),
+    "columns of the next folder": Mutant("cuda/around.cu", "if (c < width)", "if (c <= width)"),
+    "counts that are not added up": Mutant("cuda/shrink_features.cu", "counts[k] = sum;", "counts[k] = own;"),
+    "written before all have read": Mutant(
+        "cuda/shrink_features.cu", ": T(0);\n        __syncthreads();\n        if (k < kept)", ": T(0);\n        if (k < kept)"
+    ),
+    "a variance over all points": Mutant("cuda/shrink_features.cu", "points - 1 : 1.0", "points : 1.0"),
     "wrong exponent of bfloat16": Mutant("math/number.hpp", "std::uint32_t{x.bits} << 16", "std::uint32_t{x.bits} << 15"),
     "a root that is rounded up": Mutant("math/pair.hpp", "while (column * (column + 1) / 2 > t) --column;", ";"),
     "triangle off by one": Mutant("math/pair.hpp", "{t - column * (column + 1) / 2,", "{t - column * (column - 1) / 2,"),

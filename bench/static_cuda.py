@@ -23,8 +23,11 @@ THREADS = {  # of a block, as the launchers say
     "centre_kernel": 256, "mass_kernel": 256, "add_parts": 256, "clear_count": 1, "mark_kernel": 128,
     "close_kernel": 128,
     "averages_kernel": 128, "haar_kernel": 512, "norms_kernel": 256, "add_stretches": 256, "diagonal_kernel": 256,
-    "cosine_kernel": 256, "gaussian_kernel": 256, "exponential_kernel": 256, "mean_distances_kernel": 64,
+    "cosine_kernel": 256, "gaussian_kernel": 256, "exponential_kernel": 256,
     "begin_kernel": 256, "count_kernel": 256, "choose_kernel": 2,
+    "start_kernel": 256, "choose_pairs": 256, "mean_rows": 256, "measure_rows": 256, "keep_distances": 256,
+    "look_around": 256, "mean_panel": 512, "around_kernel": 256, "weigh_kernel": 256, "add_counts": 256,
+    "place_kernel": 256, "close_gaps_kernel": 256,
 }  # fmt: skip
 TERMS = ("l1", "squares", "masked", "products")
 DYNAMIC = {  # shared memory asked for at a launch, at sizes that count

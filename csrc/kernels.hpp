@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "math/merging.hpp"
 #include "math/number.hpp"
 
 namespace pyattnorg {
@@ -120,25 +121,6 @@ std::int64_t shrink_features(T* x, std::int64_t n, std::int64_t features, double
 
 // Sum over all ordered pairs of leaves of the difference in size of their smallest common folders in two trees.
 std::int64_t tree_distance(const OrderedTree& a, const OrderedTree& b, std::int64_t n, int threads, const Poll&);
-
-// Least-entropy agglomeration (method 2.14) of n points x [n, features], rows `stride` apart; overwritten.
-// merges [n - 1, 2]: first points of the two folders, the lower one first; costs [n - 1]; distances [n, n]: l1, of the
-// points as given.
-template <class T>
-void entropy_tree(T* x, std::int64_t n, std::int64_t features, std::int64_t stride, T* distances, std::int32_t* merges,
-                  double* costs, int threads, const Poll&);
-
-// Improves a tree of points x [n, features] by exchanging neighbouring folders, until no exchange lowers its cost by
-// more than `least_share` of it and by more than `least_gain`, or for `most_sweeps`; how many sweeps changed something.
-// `merges` of any binary tree, children first, become those of the better one; costs [n - 1] are written.
-template <class T>
-int improve_tree(const T* x, std::int64_t n, std::int64_t features, std::int32_t* merges, double* costs,
-                 int most_sweeps, double least_share, double least_gain, int threads, const Poll&);
-
-// Scales the columns of x [n, features] by sqrt(1 - noise / variance) and closes the gaps of those whose variance is
-// not above `noise`: the columns left, in rows that keep their places. Leaves x as it is where no column would be left.
-template <class T>
-std::int64_t shrink_features(T* x, std::int64_t n, std::int64_t features, double noise, int threads, const Poll&);
 
 // Sums of |x| and x^2 over all n values.
 template <class T>
@@ -254,10 +236,45 @@ void gaussian(T* x, std::int64_t n, const double* widths, Stream stream);
 template <class T>
 void exponential(T* x, std::int64_t n, double width, Stream stream);
 
-// Steps of flexible trees. mean_distances: as method 2.3 compares folders; coordinates [n, m] scaled, `points` [n] and
-// `start` [c + 1] the members of c folders; out [c, c] symmetric, infinite on the diagonal.
-void mean_distances(const double* coordinates, std::int64_t m, const std::int32_t* points, const std::int32_t* start,
-                    std::int64_t c, double* out, Stream stream);
+// Steps of least-entropy trees. merge_*: cpu::entropy_tree of rows x [n, features], `stride` apart and overwritten,
+// whose l1 `distances` [n, n] are known. A pass merges all pairs of folders that are each other's cheapest partner; how
+// many passes there are only the data tell, so they are asked for again and again until `left` [1], the number of
+// folders that are left, is 1. Passes after the last merge do nothing. State is in `work`.
+std::int64_t merge_work(std::int64_t n, bool wide);
+template <class T>
+void merge_start(const T* distances, std::int64_t n, void* work, Stream stream);
+template <class T>
+void merge_passes(T* x, std::int64_t n, std::int64_t features, std::int64_t stride, std::int64_t passes,
+                  std::int32_t* merges, double* costs, std::int64_t* left, void* work, Stream stream);
+
+// cpu::shrink_features in two steps, as the caller has to learn how many columns are left: their numbers, ascending,
+// and factors [features] and their count [1]; then, where there are any, their places at the left of each row.
+std::int64_t weigh_features_work(std::int64_t features, bool wide);
+template <class T>
+void weigh_features(const T* x, std::int64_t n, std::int64_t features, double noise, std::int32_t* columns, T* factors,
+                    std::int64_t* kept, void* work, Stream stream);
+template <class T>
+void close_gaps(T* x, std::int64_t n, std::int64_t features, const std::int32_t* columns, const T* factors,
+                std::int64_t kept, Stream stream);
+
+// What cpu::improve_tree measures around folders (cpu/interchange.hpp). Nodes below n are rows of x [n, features],
+// others means of folders, by number from n on.
+struct MeanStep {
+    std::int32_t folder, a, b, unused;  // folder: from 0 on
+    double share_a, share_b;
+};
+struct Near {
+    std::int32_t a, b, y, p;  // of the root y = b and p = a, and all weights 0
+    math::AroundWeights<double> weights;
+};
+
+// Steps in rounds, `first` [rounds + 1] where they begin: a round takes what earlier ones made. out [count, 3]: cost
+// and both gains.
+std::int64_t around_work(std::int64_t n, std::int64_t features, bool wide);
+template <class T>
+void around(const T* x, std::int64_t n, std::int64_t features, const MeanStep* steps, const std::int32_t* first,
+            std::int64_t rounds, const Near* near, std::int64_t count, double* out, void* work, Stream stream);
+
 // The numbers of ranks `rank` and rank + 1 (or twice the last) of n, from 0 by size, NaN none of them; out [2].
 std::int64_t ranked_work();
 template <class T>

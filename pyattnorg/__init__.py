@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyattnorg._version import __version__
 from pyattnorg.affinity import cosine_affinity, dual_affinity, gaussian_affinity
+from pyattnorg.arrays import MovedToHostWarning
 from pyattnorg.builders import binary_tree, flexible_tree
 from pyattnorg.checks import DamagedFileError
 from pyattnorg.compression import Compressed, compress
@@ -96,6 +97,7 @@ __all__ = [
     "Heads",
     "MantelTest",
     "MixedHolder",
+    "MovedToHostWarning",
     "NetworkTensor",
     "Organization",
     "PacketBasis",

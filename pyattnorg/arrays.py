@@ -5,6 +5,8 @@ Everything numeric passes through `to_numpy`; nothing here imports torch, it is 
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -22,6 +24,13 @@ class Given:
 
     values: FloatArray
     back: Callable[[FloatArray], Any]
+
+
+class MovedToHostWarning(UserWarning):
+    """An array on a GPU was copied to this machine's memory, for a function that has no kernels there (docs/gpu.md).
+
+    Told once for every function.
+    """
 
 
 def is_torch(x: object) -> bool:
@@ -44,14 +53,61 @@ def _torch_to_numpy(x: Any, name: str) -> NDArray[Any]:
     return np.asarray(x.cpu().numpy())
 
 
-def to_numpy(x: Array, name: str) -> NDArray[Any]:
+def on_gpu(x: Any) -> bool:
+    """Whether `x` is an array on a CUDA device: a torch tensor, or what shows itself by DLPack."""
+    if is_torch(x):
+        return bool(x.is_cuda)
+    device: Callable[[], tuple[int, int]] | None = getattr(x, "__dlpack_device__", None)
+    return device is not None and not isinstance(x, np.ndarray) and int(device()[0]) == 2  # kDLCUDA
+
+
+def as_tensor(x: Any) -> Any:
+    """An array on a CUDA device as a torch tensor of the same memory."""
+    if is_torch(x):
+        return x
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(
+            f"got a {type(x).__name__} on a GPU: arrays there are torch's, which is not installed"
+        ) from None
+    return torch.from_dlpack(x)
+
+
+_told: set[str] = set()  # functions whose moves to the host were told
+
+
+def _tell_moved(x: Any, name: str) -> None:
+    """Warn, once for every function, that an argument leaves the GPU; the function is that which a user called."""
+    frame, called, level = sys._getframe(1), "to_numpy", 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pyattnorg"):
+        called, frame, level = getattr(frame.f_code, "co_qualname", frame.f_code.co_name), frame.f_back, level + 1
+    if called in _told:
+        return
+    _told.add(called)
+    where = x.device if hasattr(x, "device") else "a GPU"
+    warnings.warn(
+        f"{name}: got an array on {where}; {called} works on it in this machine's memory, copied there (and the result "
+        "back, if it is an array). docs/gpu.md tells what runs on a GPU; said once for every function",
+        MovedToHostWarning,
+        stacklevel=level,
+    )
+
+
+def to_numpy(x: Array, name: str, *, quietly: bool = False) -> NDArray[Any]:
     """Any array as NumPy, without copying where possible (float16 and bfloat16 torch tensors become float32).
+
+    What lies on a GPU is copied, which is told (`MovedToHostWarning`) unless `quietly`.
 
     Raises
     ------
     TypeError
         Ragged sequences, objects, strings, tensors without values.
     """
+    if on_gpu(x):
+        if not quietly:
+            _tell_moved(x, name)
+        x = as_tensor(x)
     if isinstance(x, np.ndarray):
         out = x
     elif is_torch(x):
@@ -90,6 +146,8 @@ def given(x: Array, name: str, *, min_ndim: int = 1, finite: bool = True) -> Giv
 
 def way_back(x: Array) -> Callable[[FloatArray], Any]:
     """What turns a NumPy result into the kind of array that `x` is, on its device."""
+    if on_gpu(x):
+        x = as_tensor(x)
     if not is_torch(x):
         return lambda out: out
 

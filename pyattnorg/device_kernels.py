@@ -39,7 +39,7 @@ def contiguous(x: Any) -> Any:
     return x.contiguous() if is_torch(x) else np.ascontiguousarray(x)
 
 
-def _work(memory: Memory, n_bytes: int) -> tuple[Any, int]:
+def workspace(memory: Memory, n_bytes: int) -> tuple[Any, int]:
     """Memory of so many bytes, and the address in it that is a multiple of 256."""
     room = memory.empty((n_bytes + 256,), np.uint8)
     return room, -(-memory.address(room) // 256) * 256
@@ -52,7 +52,7 @@ def pairwise(memory: Memory, x: Any, split: int, term: str, weights: Any | None)
     out = memory.empty((n - split, split) if split else (n, n), dtype)
     if 0 in out.shape:
         return out
-    room, work = _work(memory, memory.kernels.pairwise_work(n, features, term, split, wide))
+    room, work = workspace(memory, memory.kernels.pairwise_work(n, features, term, split, wide))
     w = None if weights is None else contiguous(memory.array(weights))
     memory.kernels.pairwise(
         number(x), memory.address(x), (n, features), strides(x), 0 if w is None else memory.address(w), term, split,
@@ -74,7 +74,7 @@ def tree_emd(
     if n == 0:
         return out
     a, b = (walk(tree, w, memory) for tree, w in zip(trees, weights))
-    room, work = _work(memory, memory.kernels.tree_emd_work(n, a.program, b.program, wide))
+    room, work = workspace(memory, memory.kernels.tree_emd_work(n, a.program, b.program, wide))
     memory.kernels.tree_emd(
         number(x), memory.address(x), tuple(int(size) for size in x.shape), strides(x), a.program, b.program,
         memory.address(out), work, memory.place(),
@@ -108,7 +108,7 @@ def haar(memory: Memory, x: Any, trees: Sequence[PartitionTree | None], inverse:
             continue
         outer, inner = (int(np.prod(part, dtype=np.int64)) for part in (shape[:axis], shape[axis + 1 :]))
         rounds = haar_rounds(tree, dtype, memory)
-        room, work = _work(memory, memory.kernels.haar_work(outer, shape[axis], inner, dtype == np.float64))
+        room, work = workspace(memory, memory.kernels.haar_work(outer, shape[axis], inner, dtype == np.float64))
         memory.kernels.haar(
             number(source), memory.address(source), (outer, shape[axis], inner), rounds.addresses, rounds.n_rounds,
             inverse, memory.address(out), work, memory.place(),
@@ -125,7 +125,7 @@ def norms(memory: Memory, x: Any) -> Any:
     x = contiguous(x)
     out = memory.empty((2,), np.float64)
     n = int(np.prod(x.shape, dtype=np.int64))
-    room, work = _work(memory, memory.kernels.norms_work(n))
+    room, work = workspace(memory, memory.kernels.norms_work(n))
     memory.kernels.norms(number(x), memory.address(x), n, memory.address(out), work, memory.place())
     del room
     return out
@@ -136,7 +136,7 @@ def median(memory: Memory, values: Any) -> Any:
     values = contiguous(values)
     n = int(np.prod(values.shape, dtype=np.int64))
     out = memory.empty((2,), real(values))
-    room, work = _work(memory, memory.kernels.ranked_work())
+    room, work = workspace(memory, memory.kernels.ranked_work())
     memory.kernels.ranked(
         number(values), memory.address(values), n, (n - 1) // 2, memory.address(out), work, memory.place()
     )
@@ -154,7 +154,7 @@ def cosines(memory: Memory, x: Any) -> Any:
     n = int(x.shape[0])
     products = _matrix_product(x) if is_torch(x) and x.is_cuda else pairwise(memory, x, 0, "products", None)
     if n:
-        room, work = _work(memory, 8 * n)
+        room, work = workspace(memory, 8 * n)
         memory.kernels.cosines(number(products), memory.address(products), n, work, memory.place())
         del room
     return products
@@ -201,17 +201,3 @@ def exponential(memory: Memory, distances: Any, width: float) -> Any:
     if n:
         memory.kernels.exponential(number(distances), memory.address(distances), n, width, memory.place())
     return distances
-
-
-def mean_distances(memory: Memory, coordinates: Any, points: NDArray[np.int32], start: NDArray[np.int32]) -> Any:
-    """Mean distances between folders; coordinates (n, m) float64 there, members ``points[start[a]:start[a + 1]]``."""
-    c = len(start) - 1
-    out = memory.empty((c, c), np.float64)
-    coordinates = contiguous(coordinates)
-    there = [memory.array(np.ascontiguousarray(part, np.int32).view(np.float32)) for part in (points, start)]
-    memory.kernels.mean_distances(
-        memory.address(coordinates), int(coordinates.shape[1]), *(memory.address(part) for part in there), c,
-        memory.address(out), memory.place(),
-    )  # fmt: skip
-    del there
-    return out

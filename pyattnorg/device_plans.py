@@ -43,10 +43,13 @@ def walk(tree: PartitionTree, weights: NDArray[np.float64], memory: Memory) -> W
     found: dict[bytes, Walk] = tree.cached(key, lambda _: {})
     weights = np.ascontiguousarray(weights, np.float64)
     told = weights.tobytes()
-    if told not in found:
+    made = found.get(told)
+    if made is None:
+        made = _walk(tree, weights, memory)
         found.clear()  # one a tree is enough: a questionnaire asks for the same again and again
-        found[told] = _walk(tree, weights, memory)
-    return found[told]
+        found[told] = made  # another thread may have cleared it before it is read again
+    memory.uses(made.kept)
+    return made
 
 
 def _walk(tree: PartitionTree, weights: NDArray[np.float64], memory: Memory) -> Walk:
@@ -109,4 +112,5 @@ def haar_rounds(tree: PartitionTree, dtype: np.dtype[Any], memory: Memory) -> Ha
         return HaarRounds((turn, begin, slot), len(first) - 1, there)
 
     found: HaarRounds = tree.cached(f"haar {_key(memory)} {dtype}", make)
+    memory.uses(found.kept)
     return found

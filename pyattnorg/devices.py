@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg.arrays import is_torch
+from pyattnorg import arrays
+from pyattnorg.arrays import as_tensor, is_torch
 
 logger = logging.getLogger("pyattnorg")
 
@@ -39,6 +41,19 @@ class Memory(Protocol):
     def host(self, x: Any) -> NDArray[Any]:
         """An array as NumPy; waits for the stream."""
 
+    def uses(self, arrays: Sequence[Any]) -> None:
+        """Keep memory that several streams may read from being handed on before the current one has."""
+
+
+def borrowed(x: NDArray[Any]) -> NDArray[Any]:
+    """An array in C order as torch takes it: read-only memory without a warning. It must only be read."""
+    x = np.ascontiguousarray(x)
+    if x.flags.writeable or not x.nbytes:
+        return x if x.flags.writeable else x.copy()
+    memory = memoryview((ctypes.c_byte * x.nbytes).from_address(x.ctypes.data))
+    lent: NDArray[Any] = np.ndarray(x.shape, x.dtype, memory)
+    return lent
+
 
 class Gpu:
     """A CUDA device. All memory is torch's, and work goes onto torch's current stream; nothing waits for it."""
@@ -59,7 +74,7 @@ class Gpu:
     def array(self, x: Any) -> Any:
         import torch
 
-        tensor = x.detach() if is_torch(x) else torch.from_numpy(np.ascontiguousarray(x))
+        tensor = x.detach() if is_torch(x) else torch.from_numpy(borrowed(x))
         known = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
         if tensor.dtype not in known:
             tensor = tensor.to(torch.float32 if tensor.dtype.is_floating_point else torch.float64)
@@ -75,6 +90,13 @@ class Gpu:
 
     def host(self, x: Any) -> NDArray[Any]:
         return np.asarray(x.cpu().numpy())
+
+    def uses(self, arrays: Sequence[Any]) -> None:
+        import torch
+
+        stream = torch.cuda.current_stream(self.device)
+        for x in arrays:
+            x.record_stream(stream)
 
 
 class Emulated:
@@ -97,6 +119,9 @@ class Emulated:
 
     def host(self, x: Any) -> NDArray[Any]:
         return np.asarray(x)
+
+    def uses(self, arrays: Sequence[Any]) -> None:
+        pass  # there are no streams
 
 
 @cache
@@ -144,23 +169,6 @@ def has_gpu() -> bool:
     return True
 
 
-def on_gpu(x: Any) -> bool:
-    """Whether `x` is an array on a CUDA device: a torch tensor, or what shows itself by DLPack."""
-    if is_torch(x):
-        return bool(x.is_cuda)
-    device: Callable[[], tuple[int, int]] | None = getattr(x, "__dlpack_device__", None)
-    return device is not None and not isinstance(x, np.ndarray) and int(device()[0]) == 2  # kDLCUDA
-
-
-def as_tensor(x: Any) -> Any:
-    """An array on a CUDA device as a torch tensor of the same memory."""
-    if is_torch(x):
-        return x
-    import torch
-
-    return torch.from_dlpack(x)
-
-
 def forced() -> str:
     """The backend that ``PYATTNORG_BACKEND`` asks for, or nothing."""
     return os.environ.get("PYATTNORG_BACKEND", "")
@@ -174,7 +182,7 @@ def memory_for(x: Any) -> Memory | None:
     ImportError
         `x` lies on a GPU, and this build has no kernels for it.
     """
-    if not on_gpu(x) or forced() in ("cpu", "reference"):
+    if not arrays.on_gpu(x) or forced() in ("cpu", "reference"):
         return None
     return Gpu(as_tensor(x).device)
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg import kernels
-from pyattnorg.arrays import Array, FloatArray, given, require_finite, to_numpy
+from pyattnorg.arrays import Array, FloatArray, require_finite, to_numpy
 from pyattnorg.checks import whole
+from pyattnorg.spaces import taken
 from pyattnorg.trees import PartitionTree
 
 FolderWeights: TypeAlias = Literal["powers", "data"] | Callable[[PartitionTree], Any]
-BLOCK = 2**16  # differences that are held at a time: they stay in a core's cache
 
 
 def data_weights(x: Array, tree: PartitionTree, axis: int = 0) -> NDArray[np.float64]:
@@ -40,21 +40,24 @@ def data_weights(x: Array, tree: PartitionTree, axis: int = 0) -> NDArray[np.flo
     """
     if not isinstance(tree, PartitionTree):
         raise TypeError(f"tree: got {type(tree).__name__}, expected a PartitionTree")
-    values = given(x, "x").values
+    ours = taken(x, "x")
+    values, space = ours.values, ours.space
     axis = whole(axis, "axis", at_least=-values.ndim)
-    peak = float(np.abs(values).max(initial=0))
+    axis = kernels.axis_of(values, axis, tree)
+    peak = float(abs(values).max()) if 0 not in values.shape else 0.0
     if peak and not 1e-100 < peak < 1e100:
-        values = np.ldexp(values, -int(np.frexp(peak)[1]))  # squares stay in range
-    averages = kernels.folder_averages(values, tree, axis)
-    averages = np.moveaxis(averages, axis, 0).reshape(tree.n_folders, -1)
+        values = values / peak  # squares stay in range
+    averages = space.averages(values, tree, axis)
+    averages = averages.swapaxes(axis, 0).reshape(tree.n_folders, -1)
     above = tree.folders().parent
     norms = np.empty(tree.n_folders)
-    step = max(1, BLOCK // max(averages.shape[1], 1))
+    wide, step = space.zeros(()), max(1, space.block // max(averages.shape[1], 1))
     for begin in range(0, tree.n_folders, step):
         at = slice(begin, begin + step)
-        parents = averages[np.maximum(above[at], 0)].astype(np.float64)
-        parents[above[at] < 0] = 0
-        norms[at] = np.sqrt(np.square(averages[at] - parents).sum(1))
+        parents = space.like(space.take(averages, np.maximum(above[at], 0), 0), wide)
+        if begin == 0:
+            parents[0] = 0  # of the root, which stands first
+        norms[at] = np.sqrt(space.squares(averages[at] - parents, (1,)))
     return norms / (norms.max() or 1.0)
 
 

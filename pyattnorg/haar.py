@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg import devices, kernels, on_device
-from pyattnorg.arrays import Array, FloatArray, given
+from pyattnorg.arrays import Array
 from pyattnorg.checks import one_of
 from pyattnorg.haar_layout import haar_layout
+from pyattnorg.spaces import space_for, taken
 from pyattnorg.trees import PartitionTree
 
 Trees: TypeAlias = "PartitionTree | Sequence[PartitionTree | None]"
@@ -40,8 +41,8 @@ def haar(x: Array, trees: Trees, *, normalization: Normalization = "l2") -> Any:
     found = for_axes(trees)
     if normalization == "l2":
         return _transform(x, found, inverse=False)
-    ours = given(x, "x", min_ndim=0)
-    return ours.back(_scaled(kernels.haar(ours.values, found, inverse=False), found, -1.0))
+    ours = taken(x, "x", min_ndim=0)
+    return ours.back(_scaled(_transform(ours.values, found, inverse=False), found, -1.0))
 
 
 def ihaar(coefficients: Array, trees: Trees, *, normalization: Normalization = "l2") -> Any:
@@ -50,12 +51,12 @@ def ihaar(coefficients: Array, trees: Trees, *, normalization: Normalization = "
     found = for_axes(trees)
     if normalization == "l2":
         return _transform(coefficients, found, inverse=True)
-    ours = given(coefficients, "coefficients", min_ndim=0)
+    ours = taken(coefficients, "coefficients", min_ndim=0)
     fits = len(found) == ours.values.ndim and all(
         t is None or t.n_leaves == n for t, n in zip(found, ours.values.shape)
     )
     scaled = _scaled(ours.values, found, 1.0) if fits else ours.values  # what does not fit is refused below, in words
-    return ours.back(kernels.haar(scaled, found, inverse=True))
+    return ours.back(_transform(scaled, found, inverse=True))
 
 
 def _transform(x: Array, trees: list[PartitionTree | None], *, inverse: bool) -> Any:
@@ -97,11 +98,11 @@ def fitting_trees(trees: Trees, shape: Sequence[int]) -> list[PartitionTree | No
     return found
 
 
-def _scaled(c: FloatArray, trees: Sequence[PartitionTree | None], power: float) -> FloatArray:
+def _scaled(c: Any, trees: Sequence[PartitionTree | None], power: float) -> Any:
     """Coefficients times a power of the l1 norms of their functions."""
-    out = c
+    out, space = c, space_for(c)
     for axis, tree in enumerate(trees):
         if tree is not None:
             norm = haar_layout(tree).l1_norm ** power
-            out = out * norm.astype(c.dtype).reshape([-1 if axis == other else 1 for other in range(c.ndim)])
+            out = out * space.numbers(norm, c).reshape([-1 if axis == other else 1 for other in range(c.ndim)])
     return out

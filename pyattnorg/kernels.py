@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg import _core, device_kernels, devices, reference
+from pyattnorg import _core, device_kernels, device_trees, devices, reference
 from pyattnorg.arrays import Array, FloatArray, given, require_finite
 from pyattnorg.folders import IntArray
 from pyattnorg.plans import HaarSteps, SumProgram, haar_steps, sum_program
@@ -119,7 +119,7 @@ def tree_emd(
 def folder_averages(x: Array, tree: PartitionTree, axis: int = 0) -> Any:
     """Means of `x` over the tree's distinct folders, breadth-first: the axis becomes one of ``tree.n_folders``."""
     ours = given(x, "x")
-    values, axis = ours.values, _axis(ours.values, axis, tree)
+    values, axis = ours.values, axis_of(ours.values, axis, tree)
     if backend() == "reference":
         return ours.back(reference.folder_averages(values, tree, axis))
     if memory := devices.forced_memory():
@@ -143,7 +143,7 @@ def haar(x: Array, trees: list[PartitionTree | None], *, inverse: bool) -> Any:
         )
     for axis, tree in enumerate(trees):
         if tree is not None:
-            _axis(values, axis, tree)
+            axis_of(values, axis, tree)
     return ours.back(haar_into(np.empty(values.shape, values.dtype), values, trees, inverse))
 
 
@@ -214,6 +214,9 @@ def entropy_tree(x: FloatArray, noise: float) -> tuple[IntArray, NDArray[np.floa
     if backend() == "reference":
         x = reference.shrink_features(x, noise * noise) if noise else x
         return *reference.entropy_tree(x), _checked(reference.pairwise(x, None, "l1", None), x)
+    if memory := devices.forced_memory():
+        merges, costs, there = device_trees.entropy_tree(memory, memory.array(x), noise)
+        return merges, costs, _checked(memory.host(there), x)
     n, threads = len(x), get_num_threads()
     merges, costs, distances = np.empty((n - 1, 2), np.int32), np.empty(n - 1), np.empty((n, n), x.dtype)
     features = _core.shrink_features(x, noise * noise, threads) if noise else x.shape[1]
@@ -230,8 +233,10 @@ def improve_tree(
     """
     if backend() == "reference":
         return reference.improve_tree(x, merges, least_share, least_gain, EXCHANGE_SWEEPS)
-    better, costs = np.array(merges, np.int32), np.empty(len(merges))
     rows = np.ascontiguousarray(x)
+    if memory := devices.forced_memory():
+        return device_trees.improve_tree(memory, memory.array(rows), merges, EXCHANGE_SWEEPS, least_share, least_gain)
+    better, costs = np.array(merges, np.int32), np.empty(len(merges))
     _core.improve_tree(rows, better, costs, EXCHANGE_SWEEPS, least_share, least_gain, get_num_threads())
     return better, costs
 
@@ -340,14 +345,15 @@ def _around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     return int(np.prod(before, dtype=np.int64)), shape[axis], int(np.prod(after, dtype=np.int64))
 
 
-def _axis(x: FloatArray, axis: int, tree: PartitionTree) -> int:
+def axis_of(x: Array, axis: int, tree: PartitionTree) -> int:
+    """An axis of an array, counted from the front; ValueError unless it is there and the tree fits it."""
     if not -x.ndim <= axis < x.ndim:
         raise ValueError(f"axis: got {axis}, x has {x.ndim} axes")
     if x.shape[axis] != tree.n_leaves:
         raise ValueError(
             f"tree: got one of {tree.n_leaves} leaves for axis {axis} of x, which has {x.shape[axis]} points"
         )
-    return axis % x.ndim
+    return int(axis % x.ndim)
 
 
 def _checked(out: FloatArray, x: FloatArray, y: FloatArray | None = None) -> FloatArray:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg import kernels
-from pyattnorg.arrays import Array, FloatArray, given
+from pyattnorg.arrays import Array
 from pyattnorg.haar import Trees, fitting_trees, for_axes
+from pyattnorg.spaces import Space, taken
 from pyattnorg.trees import PartitionTree
 
 
@@ -30,23 +30,23 @@ def martingale_differences(x: Array, trees: Trees) -> Any:
     array of the kind of `x`
         An axis with a tree has ``tree.n_folders`` entries, breadth-first as in ``tree.folders()``.
     """
-    ours = given(x, "x", min_ndim=0)
-    out = ours.values
+    ours = taken(x, "x", min_ndim=0)
+    out, space = ours.values, ours.space
     for axis, tree in enumerate(fitting_trees(trees, out.shape)):
         if tree is None:
             continue
-        averages = np.moveaxis(kernels.folder_averages(out, tree, axis), axis, 0)
-        differences = averages.copy()
-        differences[1:] -= averages[tree.folders().parent[1:]]
-        out = np.moveaxis(differences, 0, axis)
-    return ours.back(np.array(out, order="C"))
+        averages = space.averages(out, tree, axis)
+        out = averages - space.take(averages, np.maximum(tree.folders().parent, 0), axis)
+        root = (slice(None),) * axis + (0,)
+        out[root] = averages[root]
+    return ours.back(space.contiguous(out))
 
 
 def imartingale_differences(differences: Array, trees: Trees) -> Any:
     """The tensor that has these martingale differences: the sum over the folders around every point, exactly."""
-    ours = given(differences, "differences", min_ndim=0)
+    ours = taken(differences, "differences", min_ndim=0)
     found = for_axes(trees)
-    out = ours.values
+    out, space = ours.values, ours.space
     if len(found) != out.ndim:
         raise ValueError(f"trees: got {len(found)}, expected one (or None) for each of {out.ndim} axes")
     for axis, tree in enumerate(found):
@@ -56,19 +56,21 @@ def imartingale_differences(differences: Array, trees: Trees) -> Any:
             raise ValueError(
                 f"differences: got {out.shape[axis]} along axis {axis}, not the {tree.n_folders} of its tree's folders"
             )
-        out = np.moveaxis(_summed(np.moveaxis(out, axis, 0), tree), 0, axis)
-    return ours.back(np.array(out, order="C"))
+        out = _summed(out, tree, axis, space)
+    return ours.back(space.contiguous(out))
 
 
-def _summed(differences: FloatArray, tree: PartitionTree) -> FloatArray:
+def _summed(differences: Any, tree: PartitionTree, axis: int, space: Space) -> Any:
     folders = tree.folders()
-    total = differences.copy()
+    total = differences + 0  # memory of its own
+    before = (slice(None),) * axis
     for generation in tree.cached("generations", _generations)[1:]:
-        total[generation] += total[folders.parent[generation]]
+        above = space.indices(folders.parent[generation])
+        total[(*before, space.indices(generation))] += total[(*before, above)]
+    leaf_folder = np.empty(tree.n_leaves, np.int64)
     leaves = np.flatnonzero(folders.size == 1)
-    out = np.empty((tree.n_leaves, *differences.shape[1:]), differences.dtype)
-    out[tree.order[folders.start[leaves]]] = total[leaves]
-    return out
+    leaf_folder[tree.order[folders.start[leaves]]] = leaves
+    return space.take(total, leaf_folder, axis)
 
 
 def _generations(tree: PartitionTree) -> list[NDArray[np.int64]]:

@@ -91,7 +91,7 @@ class NetworkTensor:
 
     def _given(self, values: Array, visible: Array | None) -> tuple[int, int, int]:
         """Check and keep an array of values and what is visible of it; its shape."""
-        x = raw = to_numpy(values, "values")
+        x = raw = to_numpy(values, "values", quietly=True)  # a network keeps its values here
         if x.ndim != 3 or 0 in x.shape:
             raise ValueError(f"values: got shape {x.shape}, expected (queries, keys, heads) with no empty axis")
         masks = () if self.kind == "weights" else mask_values(values)
@@ -343,7 +343,9 @@ class NetworkTensor:
 
     def _with(self, **changes: Any) -> NetworkTensor:
         names = ("values", "kind", "visible", "heads", "queries", "keys", "meta")
-        return NetworkTensor(**{name: changes[name] if name in changes else getattr(self, name) for name in names})
+        found = NetworkTensor(**{name: changes[name] if name in changes else getattr(self, name) for name in names})
+        object.__setattr__(found, "device", self.device)
+        return found
 
     def __repr__(self) -> str:
         q, k, h = self.shape

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg import device_kernels
-from pyattnorg.devices import Memory, as_tensor
+from pyattnorg.arrays import as_tensor
+from pyattnorg.devices import Memory
 from pyattnorg.trees import PartitionTree
 
 CHUNK = 2**26  # numbers of a matrix that are widened at a time

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg.arrays import Array, FloatArray
-from pyattnorg.devices import as_tensor, memory_for
+from pyattnorg import devices
+from pyattnorg.arrays import Array, FloatArray, as_tensor
 from pyattnorg.diffusion import DiffusionMap
 from pyattnorg.haar import haar
 from pyattnorg.network import Masked, NetworkTensor
@@ -61,7 +61,7 @@ def organize(
     if unknown:
         raise TypeError(f"{unknown[0]}: no option of Questionnaire; kind and visible are said to NetworkTensor")
     tensor = network if isinstance(network, NetworkTensor) else NetworkTensor(network)
-    where = tensor.device or (str(as_tensor(network).device) if memory_for(network) else None)
+    where = tensor.device or (str(as_tensor(network).device) if devices.memory_for(network) else None)
     if where is not None:
         options.setdefault("device", where)
     filled = tensor.filled(masked)

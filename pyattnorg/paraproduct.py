@@ -6,17 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
+from operator import add, mul
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pyattnorg import devices, on_device
 from pyattnorg.arrays import Array, given
 from pyattnorg.haar import Trees, fitting_trees
 from pyattnorg.holder import ROUNDING
 from pyattnorg.regularity import Regularity, regularity
 from pyattnorg.scales import Corners, Values, coarsest, sum_over_scales
+from pyattnorg.spaces import Space, space_for
 from pyattnorg.trees import PartitionTree
 
 Function: TypeAlias = "Literal['exp', 'softmax'] | Sequence[Callable[[Any], Any]]"
@@ -28,16 +32,16 @@ class Paraproduct:
 
     Attributes
     ----------
-    argument : ndarray
+    argument : array
         The g that the function was taken of: what came in, less the log-sum-exp of its rows for ``"softmax"``.
-    value : ndarray
+    value : array
         A(g), the softmax for ``"softmax"``.
-    boundary : ndarray
+    boundary : array
         The part without differences along all axes: ``A(P_L0 g) + A(P_0S g) - A(P_00 g)`` for two axes.
-    terms : tuple of ndarray
+    terms : tuple of arrays
         The sums over scales of first derivatives, second derivatives, ...: as many as axes with trees, or as
         derivatives were given.
-    residual : ndarray
+    residual : array
         What is left, Delta.
     trees : tuple of PartitionTree or None
     """
@@ -57,7 +61,7 @@ class Paraproduct:
     @property
     def second(self) -> Values:
         """``sum over scales of A''(P_l g) (products of two differences that cover all axes)``; 0 for one axis."""
-        return self.terms[1] if len(self.terms) > 1 else np.zeros_like(self.value)
+        return self.terms[1] if len(self.terms) > 1 else self.value * 0.0
 
     @property
     def approximation(self) -> Values:
@@ -70,10 +74,9 @@ class Paraproduct:
         With `axis` one number for each point of it, such as a head; else one for all.
         """
         over = tuple(i for i in range(self.value.ndim) if axis is not None and i != axis % self.value.ndim)
-        residual, varying, whole = (
-            np.sqrt(np.square(each, dtype=np.float64).sum(over if axis is not None else None))
-            for each in (self.residual, self.value - self.boundary, self.value)
-        )
+        space, kept = space_for(self.value), None if axis is None else over
+        parts = (self.residual, self.value - self.boundary, self.value)
+        residual, varying, whole = (np.sqrt(space.squares(each, kept)) for each in parts)
         there = varying > ROUNDING * whole  # what is less has come from rounding
         out = np.divide(residual, varying, out=np.zeros_like(residual), where=there)
         return out if axis is not None else float(out)
@@ -111,30 +114,32 @@ def paraproduct(
         the order that came.
     function : "exp", "softmax" or sequence of callables
         A and its derivatives, ``(A, A', A'', ...)``; at least the first one, and as many as axes with trees for the
-        full gain. They take and give float64 arrays. ``"softmax"`` takes the exponential of ``f - logsumexp(f)``,
-        which is the softmax exactly.
+        full gain. They take and give float64 arrays, tensors where `f` lies on a GPU. ``"softmax"`` takes the
+        exponential of ``f - logsumexp(f)``, which is the softmax exactly.
     softmax_axis : int, optional
         Axis along which ``"softmax"`` sums to 1; the second one (keys) by default, the first where there is one.
 
     Returns
     -------
     Paraproduct
-        float64 arrays of the shape of `f`.
+        float64 arrays of the shape of `f`: NumPy, or tensors on the GPU that holds `f`.
     """
-    values = given(f, "f").values.astype(np.float64)
-    if not values.size:
-        raise ValueError(f"f: got shape {values.shape}, expected at least one point on every axis")
+    memory = devices.memory_for(f)
+    values = on_device.tensor(memory, f, "f", 1).double() if memory else given(f, "f").values.astype(np.float64)
+    space = space_for(values)
+    if 0 in values.shape:
+        raise ValueError(f"f: got shape {tuple(values.shape)}, expected at least one point on every axis")
     found = [PartitionTree.dyadic(n) for n in values.shape] if trees is None else fitting_trees(trees, values.shape)
     axes = [axis for axis, tree in enumerate(found) if tree is not None]
     if not axes:
         raise ValueError("trees: got none, expected a tree for at least one axis")
     if isinstance(function, str) and function == "softmax":
-        values = values - log_sum_exp(values, _softmax_axis(softmax_axis, values.ndim))
+        values = values - space.log_sum_exp(values, _softmax_axis(softmax_axis, values.ndim))
     elif softmax_axis is not None:
         raise ValueError(f"softmax_axis: got {softmax_axis!r} with another function than 'softmax'")
-    derivatives = _derivatives(function, len(axes))
+    derivatives = _derivatives(function, len(axes), space)
 
-    boundary = np.zeros(values.shape)
+    boundary = space.zeros(tuple(values.shape))
     for k in range(1, len(axes) + 1):
         for coarse in combinations(axes, k):
             boundary -= (-1) ** k * _applied(derivatives[0], coarsest(values, found, coarse))
@@ -169,13 +174,15 @@ class _Terms:
         differences: Corners = {}
         for finer in sorted(corners, key=len)[1:]:
             below = [differences[part] for part in differences if part < finer]
-            differences[finer] = corners[finer] - a - sum(below, np.zeros(()))
+            differences[finer] = corners[finer] - a
+            if below:
+                differences[finer] = differences[finer] - reduce(add, below)
         out: list[Values] = []
         slopes: dict[Callable[[Any], Any], Values] = {}
         for derivative, partitions in zip(self.derivatives, self.partitions):
             if derivative not in slopes:  # all those of exp are one
                 slopes[derivative] = _applied(derivative, a)
-            products = [np.prod([differences[part] for part in parts], axis=0) for parts in partitions]
+            products = [reduce(mul, [differences[part] for part in parts]) for parts in partitions]
             out.append(slopes[derivative] * sum(products[1:], products[0]))
         return out
 
@@ -194,11 +201,11 @@ def _partitions(items: Sequence[int], k: int) -> Iterator[list[frozenset[int]]]:
                 yield [frozenset((head, *chosen)), *others]
 
 
-def _derivatives(function: Any, n_axes: int) -> list[Callable[[Any], Any]]:
+def _derivatives(function: Any, n_axes: int, space: Space) -> list[Callable[[Any], Any]]:
     if isinstance(function, str):
         if function not in ("exp", "softmax"):
             raise ValueError(f"function: got {function!r}, expected 'exp', 'softmax' or (A, A', A'', ...)")
-        return [np.exp] * (n_axes + 1)
+        return [space.exp] * (n_axes + 1)
     if not isinstance(function, Sequence) or not all(callable(each) for each in function):
         raise TypeError("function: expected 'exp', 'softmax' or a sequence of callables (A, A', A'', ...)")
     if len(function) < 2:
@@ -207,15 +214,17 @@ def _derivatives(function: Any, n_axes: int) -> list[Callable[[Any], Any]]:
 
 
 def _applied(function: Callable[[Any], Any], x: Values) -> Values:
-    with np.errstate(all="ignore"):  # what goes wrong is said below
-        out = np.asarray(function(x), np.float64)
-    if out.shape not in (x.shape, ()):
-        raise ValueError(f"function: gave shape {out.shape} for values of shape {x.shape}, expected the same")
-    if not np.isfinite(out).all():
+    space = space_for(x)
+    out = space.applied(function, x)
+    if tuple(out.shape) not in (tuple(x.shape), ()):
+        raise ValueError(
+            f"function: gave shape {tuple(out.shape)} for values of shape {tuple(x.shape)}, expected the same"
+        )
+    if not space.finite(out):
         raise ValueError(
             "function: gave NaN or infinity for averages of f; scale f, or use 'softmax' rather than 'exp'"
         )
-    return np.broadcast_to(out, x.shape)
+    return space.spread(out, tuple(x.shape))
 
 
 def _softmax_axis(axis: int | None, ndim: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyattnorg import devices
-from pyattnorg.arrays import Array, mask_values
+from pyattnorg.arrays import Array, as_tensor, mask_values
 from pyattnorg.visibility import filled_tensor
 
 
@@ -14,7 +14,7 @@ def placed(x: Array, visible: Array | None, device: str | None) -> tuple[Any, An
     where = devices.chosen_device(device)
     there = devices.memory_for(x) if where != "cpu" else None
     if there is not None and visible is None and _all_seen(x):
-        values = there.array(devices.as_tensor(x))
+        values = there.array(as_tensor(x))
         if values.ndim < 2 or 0 in values.shape:
             shape = tuple(values.shape)
             raise ValueError(f"x: got shape {shape}, expected two axes or more with at least one point on each")
@@ -27,7 +27,7 @@ def placed(x: Array, visible: Array | None, device: str | None) -> tuple[Any, An
 
 def _all_seen(x: Array) -> bool:
     """Whether a tensor on a GPU has a number in every cell and none that marks a masked one."""
-    tensor = devices.as_tensor(x)
+    tensor = as_tensor(x)
     if not tensor.dtype.is_floating_point or tensor.numel() == 0:
         return True
     least = float(tensor.min())  # NaN if there is any

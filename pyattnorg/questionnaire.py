@@ -91,8 +91,8 @@ class Questionnaire:
         Seed of random cuts; needed where they are drawn.
     device : str, optional
         Where what is as large as the tensor is computed: "cpu", "cuda" or "cuda:1", "auto" (a GPU if there is one,
-        which is said); without it where the tensor lies. Trees and matrices of one axis are the CPU's in any case,
-        and so are all of least-entropy trees: on a GPU, tree="flexible" is what pays.
+        which is said); without it where the tensor lies. Matrices of one axis, and the choices that make trees of
+        them, are the CPU's in any case (docs/gpu.md).
     verbose : bool
         Write a line about every stage to standard error.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pyattnorg.arrays import Array, to_numpy
 from pyattnorg.haar import haar
 from pyattnorg.haar_layout import haar_layout
 from pyattnorg.holder import ROUNDING, power_law
@@ -40,7 +41,7 @@ class Regularity:
 
 
 def regularity(
-    tensors: Mapping[str, NDArray[np.float64]],
+    tensors: Mapping[str, Array],
     trees: Sequence[PartitionTree | None],
     *,
     levels: tuple[int, int] | None = None,
@@ -62,7 +63,7 @@ def regularity(
     present = [o for o in range(deepest + 1) if all((each == o).any() for each in octaves)]
     scaled = {}
     for name, x in tensors.items():
-        c = haar(x, trees)
+        c = to_numpy(haar(x, trees), name)  # from a GPU as well: what follows is read level by level
         for axis, each in zip(on, volume):
             root = np.sqrt(each * (len(each) + 1)).reshape([-1 if axis == other else 1 for other in range(c.ndim)])
             c = c[(slice(None),) * axis + (slice(1, None),)] / root
@@ -81,7 +82,7 @@ def regularity(
         count.append(int(np.prod([len(place) for place in places])))
     found = {name: np.array(values) for name, values in rms.items()}
     # All come from numbers of one size, and what is below their rounding has no slope.
-    largest = max((float(np.abs(x).max(initial=0.0)) for x in tensors.values()), default=0.0)
+    largest = max((float(abs(x).max()) for x in tensors.values() if 0 not in x.shape), default=0.0)
     for values in found.values():
         values[values <= ROUNDING * largest] = 0.0
     octave, sizes = np.array(present, np.int64), np.array(size)

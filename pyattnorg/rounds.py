@@ -14,7 +14,7 @@ from pyattnorg.affinity import cosine_affinity, dual_affinity, gaussian_affinity
 from pyattnorg.arrays import Array, FloatArray, require_finite, to_numpy
 from pyattnorg.axis_options import AxisOptions, Forest, grow
 from pyattnorg.distances import tree_distances
-from pyattnorg.entropy_trees import entropy_rounds
+from pyattnorg.entropy_rounds import entropy_rounds
 from pyattnorg.folder_weights import weights_of
 from pyattnorg.haar import haar
 from pyattnorg.kernels import haar_into
@@ -115,11 +115,10 @@ class Rounds:
         self, n_iter: int, trees: Sequence[PartitionTree | None], progress: Progress | None, verbose: bool
     ) -> None:
         """Rounds of least-entropy trees, which need no affinities; those of the last distances are made at the end."""
-        values: FloatArray = to_numpy(self.values, "x")  # they are built on the CPU, wherever the tensor lies
         kept = [o.tree == "given" for o in self.options]
         stage = Stages(progress, verbose, trees.count(None) + n_iter * kept.count(False))
         before: tuple[PartitionTree | None, ...] = tuple(trees)
-        for found in entropy_rounds(values, trees, kept, stage, n_iter):
+        for found in entropy_rounds(self.values, trees, kept, stage, n_iter):
             moved = tuple(None if a is None else tree_distance(a, b) for a, b in zip(before, found.trees))
             self.history.append({"trees": found.trees, "entropy": found.entropy, "moved": moved})
             before, self.distances = found.trees, list(found.distances)
@@ -139,7 +138,7 @@ class Rounds:
             found = gaussian_affinity(points)
         else:
             found = cosine_affinity(points, missing=self.missing)
-        affinity: FloatArray = to_numpy(found, "affinity")
+        affinity: FloatArray = to_numpy(found, "affinity", quietly=True)
         require_finite(affinity, "affinity")
         return affinity
 
@@ -164,7 +163,7 @@ class Rounds:
         mean: FloatArray | None = None
         for trees, count in sets.items():
             weights = [self._folder_weights(tree, other) for tree, other in zip(trees, axes)]
-            found: FloatArray = to_numpy(tree_distances(points, list(trees), weights), "distances")
+            found: FloatArray = to_numpy(tree_distances(points, list(trees), weights), "distances", quietly=True)
             require_finite(found, "distances")
             if len(sets) > 1:
                 found *= found.dtype.type(count / self.n_trees)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg import kernels
+from pyattnorg.spaces import space_for
 from pyattnorg.trees import PartitionTree
 
-Values: TypeAlias = NDArray[np.float64]
+Values: TypeAlias = Any  # float64: NumPy, or a tensor on a GPU
 Corners: TypeAlias = dict[frozenset[int], Values]  # axes that stand one level finer -> averages
 Visit: TypeAlias = Callable[[Corners], "list[Values]"]
 
@@ -55,10 +55,10 @@ def _levels(tree: PartitionTree) -> _Levels:
 
 def coarsest(f: Values, trees: Sequence[PartitionTree | None], axes: Sequence[int]) -> Values:
     """`f` averaged over whole axes, of the shape of `f`."""
-    out = f
+    out, space = f, space_for(f)
     for axis in axes:
         if trees[axis] is not None:
-            out = np.broadcast_to(out.mean(axis, keepdims=True), f.shape)
+            out = space.spread(space.mean(out, axis), f.shape)
     return out
 
 
@@ -69,9 +69,10 @@ def sum_over_scales(f: Values, trees: Sequence[PartitionTree | None], visit: Vis
     ``l + 1``, and gives `n_terms` arrays of that shape. They are summed level by level and only spread over the leaves
     at the end, so that on trees whose folders halve the cost is that of a few passes over `f`.
     """
+    space = space_for(f)
     axes = [axis for axis, tree in enumerate(trees) if tree is not None and len(levels_of(tree)) > 1]
     if len(axes) < sum(tree is not None for tree in trees):  # one leaf: no scales, nothing to sum
-        return [np.zeros(f.shape) for _ in range(n_terms)]
+        return [space.zeros(f.shape) for _ in range(n_terms)]
 
     def descend(depth: int, corners: Corners) -> list[Values]:
         if depth == len(axes):
@@ -80,16 +81,16 @@ def sum_over_scales(f: Values, trees: Sequence[PartitionTree | None], visit: Vis
         tree = trees[axis]
         assert tree is not None
         levels = levels_of(tree)
-        averages = {key: kernels.folder_averages(value, tree, axis) for key, value in corners.items()}
+        averages = {key: space.averages(value, tree, axis) for key, value in corners.items()}
         total: list[Values] = []
         for fine in range(1, len(levels)):
             above = levels.above[fine]
             here: Corners = {}
             for key, value in averages.items():
-                here[key] = value.take(levels.folder[fine - 1], axis).take(above, axis)
-                here[key | {axis}] = value.take(levels.folder[fine], axis)
+                here[key] = space.take(space.take(value, levels.folder[fine - 1], axis), above, axis)
+                here[key | {axis}] = space.take(value, levels.folder[fine], axis)
             part = descend(depth + 1, here)
-            total = [a.take(above, axis) + b for a, b in zip(total, part)] if total else part
-        return [each.take(levels.leaves, axis) for each in total]
+            total = [space.take(a, above, axis) + b for a, b in zip(total, part)] if total else part
+        return [space.take(each, levels.leaves, axis) for each in total]
 
     return descend(0, {frozenset(): f})

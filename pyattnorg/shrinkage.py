@@ -7,10 +7,11 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from pyattnorg.arrays import Array, FloatArray, given
+from pyattnorg.arrays import Array
 from pyattnorg.checks import number, one_of
 from pyattnorg.haar import Trees, fitting_trees, for_axes, haar, ihaar
 from pyattnorg.haar_layout import haar_layout, volumes
+from pyattnorg.spaces import Space, taken
 from pyattnorg.trees import PartitionTree
 
 Rule: TypeAlias = Literal["soft", "hard"]
@@ -32,18 +33,18 @@ def keep_volumes(c: Array, trees: Trees, above: float) -> Any:
     above : float
         From 0 (keep all) to 1 (keep none).
     """
-    ours = given(c, "c", min_ndim=0)
+    ours = taken(c, "c", min_ndim=0)
     above = number(above, "above", at_least=0)
     found = fitting_trees(trees, ours.values.shape)
     # Volumes are quotients of whole numbers: a rounding error must not decide on which side of the bound they lie.
     kept = volumes(found, ours.values.shape) > above * (1 + 1e-12)
-    return ours.back(np.where(kept, ours.values, ours.values.dtype.type(0)))
+    return ours.back(ours.space.where(kept, ours.values))
 
 
 def shrink(c: Array, threshold: float, *, rule: Rule = "soft") -> Any:
     """Coefficients up to the threshold become 0; with ``"soft"`` all others come nearer to 0 by it (Donoho 1995)."""
-    ours = given(c, "c", min_ndim=0)
-    return ours.back(_shrunk(ours.values, number(threshold, "threshold", at_least=0), rule))
+    ours = taken(c, "c", min_ndim=0)
+    return ours.back(_shrunk(ours.values, number(threshold, "threshold", at_least=0), rule, ours.space))
 
 
 def noise_level(c: Array, trees: Trees) -> float:
@@ -52,13 +53,16 @@ def noise_level(c: Array, trees: Trees) -> float:
     Finest are those whose function sees, on every axis, no more points than the median function of that axis, which on
     a dyadic tree is the last level (Donoho and Johnstone 1994). On an axis without a tree all are taken.
     """
-    values = given(c, "c", min_ndim=0).values
-    at = []
-    for tree, n in zip(fitting_trees(trees, values.shape), values.shape):
-        support = np.ones(n, np.int64) if tree is None else haar_layout(tree).support
-        at.append(np.flatnonzero(support <= np.sort(support)[(n - 1) // 2]) if n else np.zeros(0, np.int64))
-    finest = values[np.ix_(*at)]
-    return float(np.median(np.abs(finest))) / MAD_OF_NORMAL if finest.size else 0.0
+    ours = taken(c, "c", min_ndim=0)
+    finest = ours.values
+    if 0 in finest.shape:
+        return 0.0
+    for axis, tree in enumerate(fitting_trees(trees, finest.shape)):
+        if tree is not None:
+            support = haar_layout(tree).support
+            at = np.flatnonzero(support <= np.sort(support)[(len(support) - 1) // 2])
+            finest = ours.space.take(finest, at, axis)
+    return ours.space.median_magnitude(finest) / MAD_OF_NORMAL
 
 
 def denoise(
@@ -90,33 +94,31 @@ def denoise(
     -------
     array of the shape and kind of `x`
     """
-    ours = given(x, "x", min_ndim=0)
-    values = ours.values
+    ours = taken(x, "x", min_ndim=0)
+    values, space = ours.values, ours.space
     sets = [fitting_trees(each, values.shape) for each in _sets(trees)]
     noise = None if noise is None else number(noise, "noise", at_least=0)
     threshold = None if threshold is None else number(threshold, "threshold", at_least=0)
     one_of(rule, "rule", ("soft", "hard"))
-    total = np.zeros(values.shape, np.float64)
+    total = space.zeros(tuple(values.shape))
     for each in sets:
         c = haar(values, each)
         limit = threshold
         if limit is None:
             spread = noise_level(c, each) if noise is None else noise
-            limit = spread * float(np.sqrt(2 * np.log(max(values.size, 1))))
-        shrunk = _shrunk(c, limit, rule)
+            limit = spread * float(np.sqrt(2 * np.log(max(int(np.prod(values.shape)), 1))))
+        shrunk = _shrunk(c, limit, rule, space)
         if all(tree is not None for tree in each):
             shrunk[(slice(0, 1),) * c.ndim] = c[(slice(0, 1),) * c.ndim]
         total += ihaar(shrunk, each)
-    return ours.back((total / len(sets)).astype(values.dtype))
+    return ours.back(space.like(total / len(sets), values))
 
 
-def _shrunk(c: FloatArray, threshold: float, rule: str) -> FloatArray:
+def _shrunk(c: Any, threshold: float, rule: str, space: Space) -> Any:
     one_of(rule, "rule", ("soft", "hard"))
-    limit = c.dtype.type(threshold)
-    zero = c.dtype.type(0)
     if rule == "hard":
-        return np.where(np.abs(c) > limit, c, zero)
-    return np.sign(c) * np.maximum(np.abs(c) - limit, zero)
+        return space.where(abs(c) > threshold, c)
+    return space.sign(c) * (abs(c) - threshold).clip(min=0)
 
 
 def _sets(trees: Any) -> list[Any]:

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg import devices, kernels, on_device
-from pyattnorg.arrays import Array, FloatArray, given
+from pyattnorg.arrays import Array, given, require_finite, to_numpy
 from pyattnorg.checks import number
 from pyattnorg.haar import haar
+from pyattnorg.spaces import taken
 from pyattnorg.trees import PartitionTree
 
 COARSEST = 10  # Haar functions a side that the paper's head entropy looks at
@@ -145,18 +146,20 @@ def head_entropies(x: Array, trees: Sequence[PartitionTree | None]) -> dict[str,
         any head (`pyattnorg.published_head_entropy`). ``entropy``: normalised l1 entropy, to compare heads of one
         network. ``effective``: effective number of coefficients, to compare heads of networks of different size.
     """
-    values = given(x, "x", min_ndim=0).values
+    values = taken(x, "x", min_ndim=0).values
     if values.ndim != 3:
-        raise ValueError(f"x: got shape {values.shape}, expected (queries, keys, heads)")
+        raise ValueError(f"x: got shape {tuple(values.shape)}, expected (queries, keys, heads)")
     if len(trees) not in (2, 3):
         raise ValueError(f"trees: got {len(trees)}, expected those of queries and keys")
-    c = np.moveaxis(haar(values, [trees[0], trees[1], None]), 2, 0)
+    c = haar(values, [trees[0], trees[1], None])
+    c = np.moveaxis(c, 2, 0) if isinstance(c, np.ndarray) else c.movedim(2, 0)
     return head_numbers(c) | {"l1": np.array([l1_entropy(head, normalized=False) for head in c])}
 
 
-def head_numbers(c: FloatArray) -> dict[str, NDArray[np.float64]]:
+def head_numbers(c: Array) -> dict[str, NDArray[np.float64]]:
     """Involvement, entropy and effective number of every head, from bi-Haar coefficients (heads, queries, keys)."""
-    coarse = np.abs(c[:, :COARSEST, :COARSEST]).sum((1, 2), dtype=np.float64)
+    corner = to_numpy(c[:, :COARSEST, :COARSEST], "c", quietly=True)  # a hundred numbers a head
+    coarse = np.abs(corner).sum((1, 2), dtype=np.float64)
     return {
         "involvement": coarse / (coarse.max(initial=0.0) or 1.0),
         "entropy": np.array([l1_entropy(head) for head in c]),
@@ -169,8 +172,9 @@ def _norms(c: Array) -> tuple[float, float, float]:
     if memory := devices.memory_for(c):
         total, squares = on_device.norms(memory, c)
         if not np.isfinite(total):
-            c = given(c, "c", min_ndim=0).values  # says where NaN is
-            return _norms(c)
+            there = to_numpy(c, "c", quietly=True)
+            require_finite(there, "c")
+            return _norms(there)
         return total, squares**0.5, 1.0
     total, squares = kernels.norms(c)
     if total and not (np.finfo(float).tiny < squares < np.inf):

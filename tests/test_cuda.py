@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import runpy
 import threading
 from collections.abc import Callable
-from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from inputs import random_tree
 from numpy.typing import NDArray
 
 import pyattnorg as pa
-from pyattnorg import device_kernels, devices, kernels
+from pyattnorg import arrays, devices, kernels
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("pyattnorg._emulated" if not devices.has_gpu() else "pyattnorg._cuda")
@@ -28,7 +29,7 @@ class Pretended(devices.Emulated):
     """torch's CPU memory as if it were a GPU's."""
 
     def array(self, x: Any) -> Any:
-        return x if isinstance(x, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(x))
+        return x if isinstance(x, torch.Tensor) else torch.from_numpy(devices.borrowed(x))
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return torch.empty(shape, dtype=getattr(torch, np.dtype(dtype).name))
@@ -43,6 +44,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Callable[[NDArray[Any]], Any]:
     if devices.has_gpu():
         return lambda x: torch.from_numpy(x).cuda()
     monkeypatch.setattr(devices, "memory_for", lambda x: Pretended() if isinstance(x, torch.Tensor) else None)
+    monkeypatch.setattr(arrays, "on_gpu", lambda x: isinstance(x, torch.Tensor))
     return torch.from_numpy
 
 
@@ -68,6 +70,18 @@ FUNCTIONS: dict[str, tuple[NDArray[Any], Callable[[Any], Any]]] = {
     "haar, one axis": (_tensor(), lambda x: pa.haar(x, [None, TREES[1], None])),
     "haar, no axis": (_tensor(), lambda x: pa.haar(x, [None] * 3)),
     "ihaar": (_tensor(), lambda x: pa.ihaar(x, TREES)),
+    "haar, l1": (_tensor(), lambda x: pa.haar(x, TREES, normalization="l1")),
+    "ihaar, l1": (_tensor(), lambda x: pa.ihaar(x, [TREES[0], None, TREES[2]], normalization="l1")),
+    "martingale_differences": (_tensor(), lambda x: pa.martingale_differences(x, [TREES[0], None, TREES[2]])),
+    "imartingale_differences": (
+        _tensor().repeat(2, 0)[: TREES[0].n_folders],
+        lambda x: pa.imartingale_differences(x, [TREES[0], None, None]),
+    ),
+    "shrink": (_tensor(), lambda x: pa.shrink(x, 0.7)),
+    "shrink, hard": (_tensor(), lambda x: pa.shrink(x, 0.7, rule="hard")),
+    "keep_volumes": (_tensor(), lambda x: pa.keep_volumes(x, TREES, 0.05)),
+    "denoise": (_tensor(), lambda x: pa.denoise(x, TREES)),
+    "denoise, sets": (_tensor(), lambda x: pa.denoise(x, [TREES, [None, TREES[1], None]], noise=0.3, rule="hard")),
 }
 
 
@@ -85,6 +99,49 @@ def test_what_comes_out_lies_where_it_came_from_and_equals_the_cpu(name: str, dt
     assert np.abs(got - exact).max() <= (1e-12 if dtype == "float64" else 1e-5) * np.abs(exact).max()
     turned = given.permute(*range(given.ndim)[::-1]).contiguous().permute(*range(given.ndim)[::-1])
     assert np.abs(function(turned).cpu().double().numpy() - got).max() <= 1e-6 * np.abs(exact).max()
+
+
+def test_numbers_that_come_of_tensors(there: Any) -> None:
+    x = _tensor(np.float64)
+    for of in (
+        lambda x: pa.noise_level(x, TREES),
+        lambda x: pa.data_weights(x, TREES[1], 1),
+        lambda x: pa.data_weights(x * 1e150, TREES[2], -1),
+        lambda x: np.stack(list(pa.head_entropies(x, TREES).values())),
+    ):
+        found = of(there(x))
+        assert isinstance(found, (float, np.ndarray))
+        assert found == pytest.approx(of(x), rel=1e-12)
+    with pytest.raises(ValueError, match=r"^axis: got 3, x has 3 axes"):
+        pa.data_weights(there(x), TREES[1], 3)
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (0, 1, 2), (2,)])
+@pytest.mark.parametrize("function", ["softmax", "exp", "own"])
+def test_paraproducts(function: Any, axes: tuple[int, ...], there: Any) -> None:
+    x, trees = _tensor(np.float64), [tree if axis in axes else None for axis, tree in enumerate(TREES)]
+    how = (lambda t: t**2, lambda t: 2 * t, lambda t: 2.0) if function == "own" else function
+    here, found = pa.paraproduct(x, trees, how), pa.paraproduct(there(x), trees, how)
+    for name in ("argument", "value", "boundary", "first", "second", "residual", "approximation"):
+        one, other = getattr(found, name), getattr(here, name)
+        assert one.device == there(x).device
+        assert one.dtype == torch.float64
+        assert one.cpu().numpy() == pytest.approx(other, abs=1e-12)
+    assert found.relative_residual() == pytest.approx(here.relative_residual(), rel=1e-9)
+    assert found.relative_residual(axis=2) == pytest.approx(here.relative_residual(axis=2), rel=1e-9)
+    assert repr(found) == repr(here)
+    narrow = pa.paraproduct(there(x).to(torch.bfloat16), trees, how)
+    assert narrow.residual.cpu().numpy() == pytest.approx(here.residual, abs=1e-12)
+
+
+def test_paraproducts_that_fail_say_why(there: Any) -> None:
+    x = there(_tensor(np.float64))
+    with pytest.raises(ValueError, match=r"^function: gave NaN or infinity"):
+        pa.paraproduct(x * 1e6, TREES)
+    with pytest.raises(ValueError, match=r"^function: gave shape \(9, 7\) for values of shape \(9, 7, 5\)"):
+        pa.paraproduct(x, TREES, (lambda t: t[:, :, 0], lambda t: t))
+    with pytest.raises(ValueError, match=r"^f: got shape \(0, 2\)"):
+        pa.paraproduct(x[:0, :2, 0])
 
 
 def test_numbers_of_coefficients(there: Any) -> None:
@@ -121,23 +178,66 @@ def test_empty_and_refused(there: Any) -> None:
             call()
 
 
-def test_mean_distances_between_folders(there: Any) -> None:
-    rng = np.random.default_rng(2)
-    x, order = rng.standard_normal((20, 3)), rng.permutation(20).astype(np.int32)
-    start = np.array([0, 1, 8, 20], np.int32)
+def test_least_entropy_trees_are_built_there(there: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(5).random((12, 40, 6)) ** 3
+    fetched = []
     memory = devices.memory_for(there(x))
-    assert memory is not None
-    got = memory.host(device_kernels.mean_distances(memory, there(x), order, start))
-    apart = np.linalg.norm(x[:, None] - x[None], axis=2)
-    parts = [order[a:b] for a, b in pairwise(start)]
-    exact = np.array([[np.inf if i == j else apart[np.ix_(p, q)].mean() for j, q in enumerate(parts)]
-                      for i, p in enumerate(parts)])  # fmt: skip
-    assert got == pytest.approx(exact, rel=1e-12)
+    host = type(memory).host
+
+    def watched(self: Any, found: Any) -> Any:
+        fetched.append(int(np.prod(found.shape)))
+        return host(self, found)
+
+    monkeypatch.setattr(type(memory), "host", watched)
+    for options in ({}, {"noise": 0.0}, {"noise": 0.2, "improve": False}, {"max_features": 100}):
+        assert pa.entropy_tree(there(x), **options) == pa.entropy_tree(x, **options)
+    pa.Questionnaire(3).fit(there(x))
+    assert 0 < max(fetched) <= 40 * 40  # distances and merges, and nothing of the tensor's size
+    assert pa.entropy_tree(there(np.ones((1, 5)))) == pa.PartitionTree.dyadic(1)
+    assert pa.entropy_tree(there(np.ones((3, 0)))).n_leaves == 3
+
+
+def test_bad_features_are_refused_there(there: Any) -> None:
+    x = np.random.default_rng(6).random((5, 4))
+    x[1, 2] = np.nan
+    for improve in (False, True):
+        with pytest.raises(ValueError, match=r"^features: .* NaN or infinite"):
+            pa.entropy_tree(there(x), improve=improve)
+    with pytest.raises(ValueError, match="overflow"):
+        pa.entropy_tree(there(np.array([[3e38], [-3e38]], np.float32)))
+    with pytest.raises(ValueError, match="at least one point"):
+        pa.entropy_tree(there(np.ones((0, 5))))
+
+
+def test_device_cuda_needs_no_kind_of_tree(there: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(8).random(SHAPE).astype(np.float32)
+    built = []
+    if not devices.has_gpu():
+        monkeypatch.setattr(devices, "Gpu", lambda device: built.append(device) or Pretended())
+        for module in ("devices", "network"):
+            monkeypatch.setattr(f"pyattnorg.{module}.chosen_device", lambda device: device)
+    here = pa.organize(x, n_iter=3)
+    for found in (pa.organize(x, n_iter=3, device="cuda"), pa.organize(pa.NetworkTensor(x).cuda(), n_iter=3)):
+        assert found.trees_ == here.trees_
+        assert found.questionnaire.tree_kinds_ == ("entropy",) * 3
+        assert found.head_table()[0]["label"] == here.head_table()[0]["label"]
+        assert found.entropies() == pytest.approx(here.entropies(), rel=1e-5)
+    assert devices.has_gpu() or built == ["cuda"] * 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_least_entropy_rounds_of_narrow_numbers(dtype: str, there: Any) -> None:
+    given = there(np.random.default_rng(7).random((14, 10, 6)) ** 3).to(getattr(torch, dtype))
+    here, found = (pa.Questionnaire(4).fit(x) for x in (given.float().cpu().numpy(), given))
+    assert found.trees_ == here.trees_
+    assert [one["entropy"] for one in found.history_] == pytest.approx([one["entropy"] for one in here.history_], 1e-5)
+    for a, b in zip(found.distances_, here.distances_):
+        assert a == pytest.approx(b, rel=1e-5, abs=1e-5 * float(b.max()))
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"tree": "entropy"}, {"tree": "flexible"}, {"schedule": "paper"}, {"initial": "gaussian", "tree": "binary"}],
+    [{}, {"tree": "flexible"}, {"schedule": "paper"}, {"initial": "gaussian", "tree": "binary"}],
     ids=str,
 )
 def test_a_questionnaire_finds_the_same_trees(options: dict[str, Any], there: Any) -> None:
@@ -156,7 +256,10 @@ def test_a_questionnaire_finds_the_same_trees(options: dict[str, Any], there: An
 def test_masked_cells_never_reach_the_device(there: Any) -> None:
     x = np.random.default_rng(4).random(SHAPE).astype(np.float32)
     x[3, 5] = -np.inf
-    here, found = (pa.Questionnaire(1, tree="flexible").fit(values) for values in (x, there(x)))
+    here = pa.Questionnaire(1, tree="flexible").fit(x)
+    arrays._told.clear()
+    with pytest.warns(pa.MovedToHostWarning, match=r"^x: got an array on .*fit works on it in this machine's memory"):
+        found = pa.Questionnaire(1, tree="flexible").fit(there(x))
     assert found.trees_ == here.trees_
 
 
@@ -169,6 +272,188 @@ def test_calls_from_several_threads(there: Any) -> None:
     for thread in threads:
         thread.join()
     assert [np.array_equal(one, expected) for one in found] == [True] * 4
+
+
+def test_errors_of_the_runtime_are_exceptions(there: Any) -> None:
+    x = there(_tensor())
+    memory = devices.memory_for(x)
+    assert memory is not None
+    nowhere = memory.kernels.Place(memory.kernels.device_count(), 0)
+    with pytest.raises(RuntimeError, match=r"^CUDA, device: "):
+        memory.kernels.cosines("float32", memory.address(x), 5, memory.address(x), nowhere)
+    with pytest.raises(ValueError, match="float32 or float64"):
+        memory.kernels.cosines("bfloat16", memory.address(x), 5, memory.address(x), memory.place())
+    assert pa.pairwise_l1(x).shape == (9, 9)  # and what comes next is not disturbed
+
+
+def test_read_only_memory_is_lent_to_torch_without_a_warning() -> None:
+    x = _tensor()
+    x.flags.writeable = False
+    lent = torch.from_numpy(devices.borrowed(x))
+    assert lent.data_ptr() == x.ctypes.data
+    assert np.array_equal(lent.numpy(), x)
+    for other in (x[:0], x.T, x[::2]):
+        assert np.array_equal(torch.from_numpy(devices.borrowed(other)).numpy(), other)
+
+
+def test_threads_that_weigh_one_tree_differently(there: Any) -> None:
+    x, alphas = there(_tensor()), (0.0, 0.5, 1.0)
+    expected = {alpha: pa.tree_emd(x, TREES[1:], alpha=alpha).cpu().numpy().tobytes() for alpha in alphas}
+    wrong: list[Any] = []
+
+    def work(alpha: float) -> None:
+        try:
+            for _ in range(20):
+                if pa.tree_emd(x, TREES[1:], alpha=alpha).cpu().numpy().tobytes() != expected[alpha]:
+                    wrong.append(alpha)
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(alpha,)) for alpha in alphas]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# -- what only a real GPU can show ------------------------------------------------------------------------------------
+
+on_a_gpu = pytest.mark.skipif(not devices.has_gpu(), reason="no GPU here: streams and waiting are not emulated")
+UNAWAITED: tuple[Callable[[Any], Any], ...] = (
+    pa.pairwise_l1,
+    pa.cosine_affinity,
+    pa.gaussian_affinity,
+    lambda x: pa.tree_emd(x, TREES[1:]),
+    lambda x: pa.ihaar(pa.haar(x, TREES), TREES),
+    lambda x: pa.shrink(x, 0.5),
+)
+
+
+@on_a_gpu
+def test_nothing_waits_for_the_device() -> None:
+    x = torch.randn(SHAPE, device="cuda")
+    for call in UNAWAITED:
+        call(x)  # what kernels know of a tree is copied once
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for call in UNAWAITED:
+            call(x)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@on_a_gpu
+def test_work_goes_onto_the_current_stream() -> None:
+    x, values = torch.zeros(SHAPE, device="cuda"), torch.randn(SHAPE, device="cuda")
+    expected = [call(values) for call in UNAWAITED]
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(200_000_000)  # whoever does not wait for this reads zeros
+        x.copy_(values)
+        found = [call(x) for call in UNAWAITED]
+    stream.synchronize()
+    assert all(torch.equal(one, other) for one, other in zip(found, expected))
+
+
+@on_a_gpu
+def test_every_gpu_by_a_thread_of_its_own() -> None:
+    values, found = _tensor(), {}
+
+    def work(device: int) -> None:
+        x = torch.from_numpy(values).to(f"cuda:{device}")
+        got = pa.tree_emd(x, TREES[1:])
+        assert got.device == x.device
+        found[device] = got.cpu().numpy(), pa.entropy_tree(x)
+
+    threads = [threading.Thread(target=work, args=(device,)) for device in range(torch.cuda.device_count())]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == torch.cuda.device_count()
+    assert len({(distances.tobytes(), tree) for distances, tree in found.values()}) == 1
+
+
+# -- what has no kernels on a GPU: computed here, which is said -------------------------------------------------------
+
+_affinity = np.exp(-DISTANCES)
+MOVED: dict[str, Callable[[Any], Any]] = {
+    "flexible_tree": lambda of: pa.flexible_tree(of(_affinity)),
+    "binary_tree": lambda of: pa.binary_tree(of(_affinity)),
+    "diffusion_map": lambda of: pa.diffusion_map(of(_affinity)).coordinates,
+    "lp_entropy": lambda of: pa.lp_entropy(of(_tensor()), 0.5),
+    "energy_curve": lambda of: pa.energy_curve(of(_tensor())),
+    "coefficients_needed": lambda of: pa.coefficients_needed(of(_tensor())),
+    "coarsest_entropy": lambda of: pa.coarsest_entropy(of(_tensor()), TREES),
+    "published_head_entropy": lambda of: pa.published_head_entropy(of(_tensor()), TREES),
+    "mixed_holder": lambda of: pa.mixed_holder(of(_tensor()), TREES).exponent,
+    "best_basis": lambda of: pa.best_basis(of(_tensor()), TREES)[2].matrix(),
+    "packet_transform": lambda of: pa.packet_transform(of(_tensor()), pa.best_basis(_tensor(), TREES)),
+    "inverse_packet_transform": lambda of: pa.inverse_packet_transform(of(_tensor()), pa.best_basis(_tensor(), TREES)),
+    "mantel": lambda of: pa.mantel(of(DISTANCES), of(DISTANCES**2), n_permutations=9).correlation,
+    "adjusted_rand_index": lambda of: pa.adjusted_rand_index(of(np.arange(9.0)), of(np.arange(9.0) // 2)),
+    "Paraproduct.regularity": lambda of: pa.paraproduct(of(_tensor()), TREES).regularity().slope["value"],
+    "DiffusionMap.extend": lambda of: pa.diffusion_map(_affinity).extend(of(_affinity[:3])),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_what_is_computed_here_says_so_once(name: str, there: Any) -> None:
+    here = MOVED[name](lambda x: x)
+    arrays._told.clear()
+    with pytest.warns(
+        pa.MovedToHostWarning, match=rf"{name.split('.')[-1]} works on it in this machine's memory"
+    ) as told:
+        found = MOVED[name](there)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    assert not isinstance(found, torch.Tensor) or found.device == there(_affinity).device
+    if isinstance(found, pa.PartitionTree):
+        assert found == here
+    else:
+        assert np.asarray(found.cpu() if isinstance(found, torch.Tensor) else found) == pytest.approx(here, rel=1e-6)
+    MOVED[name](there)  # a second time nothing is said, or the warning would be an error
+
+
+def test_networks_keep_their_values_here(there: Any) -> None:
+    arrays._told.clear()
+    network = pa.NetworkTensor(there(_tensor()))
+    assert isinstance(network.values, np.ndarray)
+    found = pa.organize(there(_tensor()), n_iter=1)
+    assert found.trees_ == pa.organize(_tensor(), n_iter=1).trees_
+
+
+def test_a_network_made_of_another_stays_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyattnorg.network.chosen_device", lambda name: name)
+    visible = np.tril(np.ones((7, 7), bool))
+    network = pa.NetworkTensor(np.ones((7, 7, 3)), visible=visible).cuda("cuda:1")
+    for one in (network, network.filled(), network.take_heads([0, 2]), network.without([1])):
+        assert one.device == "cuda:1"
+
+
+class _OnGpu:
+    """A DLPack producer whose array is said to lie on a GPU."""
+
+    def __init__(self, x: NDArray[Any]) -> None:
+        self.x = x
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.x.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 0)
+
+
+def test_any_producer_of_arrays_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert arrays.on_gpu(_OnGpu(DISTANCES))
+    assert not arrays.on_gpu(DISTANCES)
+    arrays._told.clear()
+    monkeypatch.setattr(arrays, "as_tensor", lambda x: torch.from_numpy(x.x))
+    with pytest.warns(pa.MovedToHostWarning, match=r"^affinity: got an array on a GPU; flexible_tree"):
+        found = pa.flexible_tree(_OnGpu(_affinity))
+    assert found == pa.flexible_tree(_affinity)
 
 
 # -- a GPU that is not there ------------------------------------------------------------------------------------------
@@ -209,3 +494,23 @@ def test_emulated_orders_of_threads_give_the_same_bytes(monkeypatch: pytest.Monk
         found.add((pa.tree_emd(x, TREES[1:]).tobytes(), pa.haar(x, TREES).tobytes(), kernels.norms(x)))
     assert len(found) == 1
     assert "PYATTNORG_EMULATED_ORDER" in os.environ
+
+
+def test_what_sanitizers_are_given_runs_every_kernel(there: Any) -> None:
+    cases = runpy.run_path(str(Path(__file__).resolve().parent.parent / "bench" / "gpu_cases.py"))
+    called: set[str] = set()
+    memory = devices.memory_for(there(_tensor()))
+    assert memory is not None
+    real = memory.kernels
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            called.add(name)
+            return getattr(real, name)
+
+    kind = type(memory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "kernels", property(lambda self: Watched(), lambda self, value: None), raising=False)
+        cases["kernels"]("cuda" if devices.has_gpu() else "cpu", (18, 10, 7))
+    named = {name for name in dir(real) if not name.startswith("_")} - {"device_count"}
+    assert named - called <= {"cosines"}  # of tensors that lie on a GPU; products are torch's there

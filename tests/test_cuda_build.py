@@ -57,6 +57,29 @@ def test_every_mutant_fits_the_sources() -> None:
         assert old != new, name
 
 
+def test_what_bench_gpu_found_is_kept(tmp_path: Path) -> None:
+    gpu = runpy.run_path(str(ROOT / "bench" / "gpu.py"))
+    out, clock = tmp_path / "results.md", gpu["Clock"](1)
+    gpu["written"](out, ["| first |"])
+    gpu["written"](out, ["| second |"])
+    text = out.read_text()
+    assert "| second |" in text
+    assert "| first |" not in text
+    assert (
+        text.replace("| second |", "")
+        == "".join(gpu["RESULTS"].read_text().partition(gpu["BEGIN"])[:2])
+        + "\n\n\n\n"
+        + gpu["END"]
+        + gpu["RESULTS"].read_text().partition(gpu["END"])[2]
+    )
+    said = [sys.executable, "-c", "import time; print('said', flush=True); time.sleep(60)"]
+    ended = gpu["run_all"]([said, ["/no/such/program"], [sys.executable, "-c", "raise SystemExit(3)"]], clock, 6)
+    assert [word for word, _ in ended] == ["stopped after 6 s", "FAILED: cannot be started", "FAILED (3)"]
+    assert ended[0][1] == "said\n"
+    assert gpu["run"](said, gpu["Clock"](0), 60)[0] == "left out: no time"
+    assert gpu["last_line"]("one\ntwo | three\n\n") == "two / three"
+
+
 def test_both_extensions_live_in_one_process() -> None:
     if any(importlib.util.find_spec(f"pyattnorg.{name}") is None for name in ("_cuda", "_emulated")):
         pytest.skip("_cuda and _emulated are not both built here")
@@ -71,7 +94,7 @@ def test_stub_of_the_device_kernels_is_true(tmp_path: Path) -> None:
         pytest.skip("_cuda was not built: no nvcc here, or PYATTNORG_CUDA=OFF")
     for file in (Path(found.origin), ROOT / "pyattnorg" / "_cuda.pyi"):
         shutil.copy(file, tmp_path)
-    (tmp_path / "allowed").write_text("_cuda.(Place|Walk).*\n")  # pybind11's own have no names
+    (tmp_path / "allowed").write_text("_cuda.(Interchange|Place|Walk).*\n")  # pybind11's own have no names
     options = ["--allowlist", "allowed", "--ignore-unused-allowlist"]
     run = subprocess.run(
         [sys.executable, "-m", "mypy.stubtest", "_cuda", *options], capture_output=True, text=True, cwd=tmp_path

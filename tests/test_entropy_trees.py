@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import missing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import FORMS, TORCH_FORMS, computing_dtype, on_every_instruction_set, random_tree
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 from tensors import attention_like, planted
 
 import pyattnorg as pa
-from pyattnorg import entropy_trees, kernels, reference
+from pyattnorg import entropy_trees, kernels, reference, sampling
 
 FloatArray = NDArray[np.float64]
+DEVICES = [name for name in ("emulated", "cuda") if not missing(name)]
 
 
 def points(n: int, features: int, seed: int = 0) -> FloatArray:
@@ -59,7 +61,9 @@ def cophenetic(tree: pa.PartitionTree, labels: NDArray[Any]) -> float:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("n", "features"), [(2, 1), (3, 5), (17, 40), (40, 700), (70, 1200)])
-def test_merges_and_exchanges_as_in_the_reference(n: int, features: int, dtype: type) -> None:
+def test_merges_and_exchanges_as_in_the_reference(
+    n: int, features: int, dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = points(n, features).astype(dtype)
     expected_merges, expected_costs = reference.entropy_tree(x)
     better, better_costs = reference.improve_tree(x, expected_merges, 1e-6, 0.0, 200)
@@ -69,7 +73,11 @@ def test_merges_and_exchanges_as_in_the_reference(n: int, features: int, dtype: 
         merges, costs, distances = kernels.entropy_tree(x.copy(), 0.0)
         return merges, costs, distances, *kernels.improve_tree(x, merges, least_share=1e-6, least_gain=0.0)
 
-    for merges, costs, distances, exchanged, exchanged_costs in on_every_instruction_set(run).values():
+    found = on_every_instruction_set(run)
+    for name in DEVICES:
+        monkeypatch.setenv("PYATTNORG_BACKEND", name)
+        found[name] = run()
+    for merges, costs, distances, exchanged, exchanged_costs in found.values():
         assert np.array_equal(merges, expected_merges)
         assert np.allclose(costs, expected_costs, rtol=tolerance)
         assert np.allclose(distances, reference.pairwise(x, None, "l1", None), rtol=tolerance)
@@ -80,7 +88,7 @@ def test_merges_and_exchanges_as_in_the_reference(n: int, features: int, dtype: 
 
 
 @pytest.mark.parametrize("noise", [0.5, 1.2, 100.0])
-def test_noise_shrinks_features(noise: float) -> None:
+def test_noise_shrinks_features(noise: float, backend: str) -> None:
     x = points(20, 300) * np.linspace(0, 2, 300)
     merges, costs, distances = kernels.entropy_tree(x.copy(), noise)
     shrunk = reference.shrink_features(x, noise**2)
@@ -116,8 +124,14 @@ def test_threads_change_no_byte() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 1000))
-def test_exchanges_never_raise_the_cost(n: int, features: int, seed: int) -> None:
+@given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 1000), st.sampled_from(["cpu", *DEVICES]))
+def test_exchanges_never_raise_the_cost(n: int, features: int, seed: int, name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYATTNORG_BACKEND", name)
+        _exchange(n, features, seed)
+
+
+def _exchange(n: int, features: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     x = rng.integers(-2, 3, (n, features)).astype(float)  # ties and twins
     start = random_tree(n, seed)
@@ -127,6 +141,32 @@ def test_exchanges_never_raise_the_cost(n: int, features: int, seed: int) -> Non
     assert cost(entropy_trees.tree_of_merges(merges), x) == pytest.approx(cost(start, x))
     assert costs.sum() == pytest.approx(cost(tree, x))
     assert costs.sum() <= cost(start, x) * (1 + 1e-9) + 1e-9
+
+
+@pytest.mark.skipif(not DEVICES, reason="no kernels of a device are built here")
+def test_orders_of_threads_change_no_byte_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, found = points(90, 200).astype(np.float32), set()
+    monkeypatch.setenv("PYATTNORG_BACKEND", DEVICES[0])
+    for order in ("forward", "backward", "shuffled"):
+        monkeypatch.setenv("PYATTNORG_EMULATED_ORDER", order)
+        merges, costs, distances = kernels.entropy_tree(x.copy(), 1.0)
+        better = kernels.improve_tree(x, merges, least_share=1e-6, least_gain=0.0)
+        found.add(tuple(part.tobytes() for part in (merges, costs, distances, *better)))
+    assert len(found) == 1
+
+
+def test_chains_take_as_many_passes_as_merges(backend: str) -> None:
+    x = 3.0 ** np.arange(24)[:, None]  # only the nearest two are ever each other's cheapest
+    merges, _, _ = kernels.entropy_tree(x.copy(), 0.0)
+    assert merges.tolist() == [[0, i] for i in range(1, 24)]
+
+
+@pytest.mark.parametrize("merges", [[[0, 1], [1, 2]], [[1, 0], [0, 2]], [[0, 1], [0, 3]], [[-1, 1], [0, 2]]])
+def test_merges_that_are_no_tree_are_refused(merges: list[list[int]], backend: str) -> None:
+    if backend == "reference":
+        return  # a definition, which nothing but tests calls
+    with pytest.raises(ValueError, match=r"^merges must name"):
+        kernels.improve_tree(np.ones((3, 2)), np.array(merges, np.int32), least_share=0.0, least_gain=0.0)
 
 
 # -- entropy_tree -----------------------------------------------------------------------------------------------------
@@ -298,13 +338,13 @@ def test_organize_takes_it() -> None:
 def test_sampled_features_keep_distances() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((40, 5000)) * rng.random(5000) ** 6
-    sample = entropy_trees.sampled_features(x, 600)
+    sample = sampling.sampled_features(x, 600)
     assert 550 <= sample.shape[1] <= 650
     exact, estimate = (reference.pairwise(one, None, "l1", None) for one in (x, sample))
     pairs = np.triu_indices(40, 1)
     assert np.abs(estimate[pairs] / exact[pairs] - 1).max() < 0.1
     assert np.abs(estimate[pairs].mean() / exact[pairs].mean() - 1) < 0.01
-    assert np.array_equal(sample, entropy_trees.sampled_features(x, 600))
+    assert np.array_equal(sample, sampling.sampled_features(x, 600))
 
 
 def test_few_of_many_features_give_almost_the_same_cost() -> None:

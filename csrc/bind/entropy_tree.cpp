@@ -1,5 +1,3 @@
-#include <vector>
-
 #include "arrays.hpp"
 
 namespace pyattnorg::bind {
@@ -27,14 +25,7 @@ int improve_tree(const Dense<T>& x, Dense<std::int32_t> merges, Dense<double> co
     require(x.ndim() == 2 && x.shape(0) > 0, "x must be (n, features)");
     const std::int64_t n = x.shape(0), features = x.shape(1);
     require(merges.size() == 2 * (n - 1) && costs.size() == n - 1, "merges must be (n - 1, 2), costs (n - 1,)");
-    std::vector<std::uint8_t> gone(static_cast<std::size_t>(n), 0);
     std::int32_t* pairs = merges.mutable_data();
-    for (std::int64_t i = 0; i < n - 1; ++i) {
-        const std::int32_t a = pairs[2 * i], b = pairs[2 * i + 1];
-        require(0 <= a && a < b && b < n && !gone[static_cast<std::size_t>(a)] && !gone[static_cast<std::size_t>(b)],
-                "merges must name the first points of two living folders, the lower one first");
-        gone[static_cast<std::size_t>(b)] = 1;
-    }
     const T* points = x.data();
     double* spent = costs.mutable_data();
     const Unlocked unlocked;

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "../kernels.hpp"
-#include "../math/term.hpp"
+#include "../math/merging.hpp"
 #include "folder_loops.hpp"
 #include "parallel.hpp"
 
@@ -134,9 +134,8 @@ private:
     }
 
     void consider(std::int32_t i, std::int32_t j) {
-        const double s = size_[at(i)], M = size_[at(j)];
-        const double c = std::sqrt(s * M / (s + M)) * static_cast<double>(distances_[at(i * n_ + j)]);
-        if (nearest_[at(i)] >= 0 && (c > cost_[at(i)] || (c == cost_[at(i)] && j > nearest_[at(i)]))) return;
+        const double c = math::merge_cost(size_[at(i)], size_[at(j)], static_cast<double>(distances_[at(i * n_ + j)]));
+        if (!math::cheaper(c, j, cost_[at(i)], nearest_[at(i)])) return;
         cost_[at(i)] = c;
         nearest_[at(i)] = j;
     }

@@ -4,22 +4,11 @@
 
 #include <cstdint>
 
+#include "../math/merging.hpp"
+#include "interchange.hpp"
 #include "isa.hpp"
 
 namespace pyattnorg::cpu {
-
-// Around a folder x = (a, b) whose parent is p = (x, y): what x costs, and what exchanges gain. Feature by feature
-//     gain = x |a - b| + p |x - y| - other |c - y| - rest |p - d|
-// where (c, y) takes the place of x and d stands beside it: c = a for the first exchange, c = b for the second.
-struct Around {
-    double cost;     // sum of |a - b|
-    double gain[2];  // sums of the gains
-};
-
-template <class T>
-struct AroundWeights {
-    T x, p, other[2], rest[2];  // p for |p - y|
-};
 
 // Rows that a block is set against are packed: their own distance in memory is often a power of two, and then they push
 // one another out of the cache. Up to so many columns of so many rows, a multiple of what any instruction set takes.
@@ -42,7 +31,7 @@ struct FolderLoops {
     double (*distance)(const T* a, const T* b, std::int64_t columns);
 
     // Adds to `sums`.
-    void (*around)(const T* a, const T* b, const T* y, const T* p, const AroundWeights<T>& weights,
+    void (*around)(const T* a, const T* b, const T* y, const T* p, const math::AroundWeights<T>& weights,
                    std::int64_t columns, Around* sums);
 
     // Sums of x and of |x|.

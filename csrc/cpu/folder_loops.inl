@@ -82,7 +82,7 @@ double distance(const T* a, const T* b, std::int64_t columns) {
 }
 
 template <class T>
-void around(const T* a, const T* b, const T* y, const T* p, const AroundWeights<T>& weights, std::int64_t columns,
+void around(const T* a, const T* b, const T* y, const T* p, const math::AroundWeights<T>& weights, std::int64_t columns,
             Around* sums) {
     const Vector<T> wx = broadcast(weights.x), wp = broadcast(weights.p);
     const Vector<T> wa = broadcast(weights.other[0]), wb = broadcast(weights.other[1]);
@@ -95,8 +95,8 @@ void around(const T* a, const T* b, const T* y, const T* p, const AroundWeights<
             const Vector<T> ab = magnitude<T>(va - vb);
             const Vector<T> now = wx * ab + wp * magnitude<T>(vp - vy);
             cost += ab;
-            first += now - wa * magnitude<T>(va - vy) - ra * magnitude<T>(vp - vb);
-            second += now - wb * magnitude<T>(vb - vy) - rb * magnitude<T>(vp - va);
+            first += math::gain(now, wa, magnitude<T>(va - vy), ra, magnitude<T>(vp - vb));
+            second += math::gain(now, wb, magnitude<T>(vb - vy), rb, magnitude<T>(vp - va));
         }
         sums->cost += sum_of<T>(cost);
         sums->gain[0] += sum_of<T>(first);
@@ -105,10 +105,10 @@ void around(const T* a, const T* b, const T* y, const T* p, const AroundWeights<
     for (; c < columns; ++c) {
         const T now = weights.x * apart(a[c], b[c]) + weights.p * apart(p[c], y[c]);
         sums->cost += static_cast<double>(apart(a[c], b[c]));
-        sums->gain[0] +=
-            static_cast<double>(now - weights.other[0] * apart(a[c], y[c]) - weights.rest[0] * apart(p[c], b[c]));
-        sums->gain[1] +=
-            static_cast<double>(now - weights.other[1] * apart(b[c], y[c]) - weights.rest[1] * apart(p[c], a[c]));
+        sums->gain[0] += static_cast<double>(
+            math::gain(now, weights.other[0], apart(a[c], y[c]), weights.rest[0], apart(p[c], b[c])));
+        sums->gain[1] += static_cast<double>(
+            math::gain(now, weights.other[1], apart(b[c], y[c]), weights.rest[1], apart(p[c], a[c])));
     }
 }
 

@@ -1,8 +1,8 @@
 # The CUDA kernels: _cuda by nvcc, and _emulated by the C++ compiler from the same files.
-set(cuda_names affinity close device_scope folder_averages gather haar masses mean_distances norms pairs pairwise ranked
-               tree_emd walk)
-set(device_bindings csrc/bind/device/module.cpp csrc/bind/device/affinity.cpp csrc/bind/device/pairwise.cpp
-                    csrc/bind/device/trees.cpp)
+set(cuda_names affinity around close device_scope folder_averages gather haar masses merging norms pairs pairwise ranked
+               shrink_features tree_emd walk)
+set(device_bindings csrc/bind/device/module.cpp csrc/bind/device/affinity.cpp csrc/bind/device/entropy_tree.cpp
+                    csrc/bind/device/pairwise.cpp csrc/bind/device/trees.cpp csrc/cpu/interchange.cpp)
 
 set(with_cuda ${PYATTNORG_CUDA})
 if(PYATTNORG_CUDA STREQUAL "AUTO")

@@ -8,23 +8,13 @@
 
 #include "../math/pair.hpp"
 #include "device.hpp"
+#include "tile.hpp"
 
 namespace pyattnorg::cuda {
 namespace {
 
 constexpr int threads = 256, depth = 16, chunks_per_sum = 4;
 constexpr std::int64_t least_per_split = depth * chunks_per_sum;
-
-template <class T>
-struct Vector;
-template <>
-struct Vector<float> {
-    using type = float4;
-};
-template <>
-struct Vector<double> {
-    using type = double2;
-};
 
 template <class T, int side>
 struct Stage {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "../../csrc/cuda/around.hpp"
 #include "../../csrc/math/pair.hpp"
 #include "random_tree.hpp"
 
@@ -271,33 +272,85 @@ void matrices(const std::string& type) {
     }
 }
 
-void mean_distances() {
-    const std::int64_t n = 40, m = 3;
-    const Numbers coordinates(n * m, 10);
-    std::vector<std::int32_t> points(at(n)), start{0, 1, 4, 20, 39, 40};
-    std::iota(points.begin(), points.end(), 0);
-    std::shuffle(points.begin(), points.end(), std::mt19937(11));
-    const auto c = static_cast<std::int64_t>(start.size()) - 1;
-    std::vector<double> want(at(c * c), INFINITY);
-    for (std::int64_t a = 0; a < c; ++a)
-        for (std::int64_t b = 0; b < c; ++b) {
-            if (a == b) continue;
-            double sum = 0;
-            for (auto p = start[at(a)]; p < start[at(a + 1)]; ++p)
-                for (auto q = start[at(b)]; q < start[at(b + 1)]; ++q) {
-                    double square = 0;
-                    for (std::int64_t k = 0; k < m; ++k) {
-                        const double d =
-                            coordinates.wide[at(points[at(p)] * m + k)] - coordinates.wide[at(points[at(q)] * m + k)];
-                        square += d * d;
-                    }
-                    sum += std::sqrt(square);
-                }
-            want[at(a * c + b)] = sum / (start[at(a + 1)] - start[at(a)]) / (start[at(b + 1)] - start[at(b)]);
+// From a chain of the points as they came, which is far from the best tree.
+template <class T>
+void exchanges(const std::string& name, std::int64_t n, std::int64_t m, const Numbers& numbers) {
+    std::vector<std::int32_t> merges, best;
+    for (std::int32_t i = 1; i < n; ++i) merges.insert(merges.end(), {0, i});
+    best = merges;
+    std::vector<double> costs(at(n - 1)), got(at(n - 1));
+    const int sweeps = 5;
+    cpu::improve_tree<double>(numbers.wide.data(), n, m, best.data(), costs.data(), sweeps, 1e-9, 0, 1, {});
+    const auto x = numbers.as<T>();
+    cpu::Interchange tree(merges.data(), n);
+    const auto memory = work(cuda::around_work(n, m, sizeof(T) == sizeof(double)));
+    for (int sweep = 0;; ++sweep) {
+        const cuda::AroundPlan plan(tree);
+        const auto count = static_cast<std::int64_t>(plan.near.size());
+        auto sums = m ? unset<double>(3 * count) : std::vector<double>(at(3 * count));
+        cuda::around<T>(x.data(), n, m, plan.steps.data(), plan.first.data(),
+                        static_cast<std::int64_t>(plan.first.size()) - 1, plan.near.data(), count, sums.data(),
+                        memory.get(), nullptr);
+        std::vector<cpu::Around> found(at(count));
+        std::memcpy(found.data(), sums.data(), sums.size() * sizeof(double));
+        tree.learn(found);
+        if (sweep == sweeps || !tree.exchange(1e-9, 0)) break;
+    }
+    std::vector<std::int32_t> better(merges.size());
+    tree.give(better.data(), got.data());
+    close("exchanges " + name, better, {best.begin(), best.end()}, 0);
+    close("costs of exchanges " + name, got, costs, tolerance<T>);
+}
+
+// Least-entropy trees: merges, weights of features, exchanges.
+template <class T>
+void merging(const std::string& type) {
+    for (const auto& [n, m] : {std::pair{1, 3}, {2, 1}, {3, 0}, {17, 40}, {40, 600}, {70, 150}, {135, 33}}) {
+        const Numbers numbers(std::int64_t{n} * m, 13);
+        const std::int64_t stride = m + n % 3;
+        std::vector<T> x(at(n * stride), std::numeric_limits<T>::quiet_NaN());
+        std::vector<double> wide = numbers.wide, apart(at(std::int64_t{n} * n)), costs(at(n - 1));
+        for (std::int64_t e = 0; e < std::int64_t{n} * m; ++e)
+            x[at(e / m * stride + e % m)] = static_cast<T>(wide[at(e)]);
+        std::vector<std::int32_t> merges(at(2 * (n - 1))), found(merges.size(), -1);
+        cpu::entropy_tree<double>(wide.data(), n, m, m, apart.data(), merges.data(), costs.data(), 1, {});
+        const std::vector<T> distances(apart.begin(), apart.end());
+        auto got = unset<double>(n - 1);
+        std::int64_t left = -1;
+        const auto memory = work(cuda::merge_work(n, sizeof(T) == sizeof(double)));
+        cuda::merge_start<T>(distances.data(), n, memory.get(), nullptr);
+        for (int more = 0; left != 1 && more < n; ++more)
+            cuda::merge_passes<T>(x.data(), n, m, stride, 4, found.data(), got.data(), &left, memory.get(), nullptr);
+        const std::string name = type + " " + std::to_string(n) + "x" + std::to_string(m);
+        close("merges " + name, found, {merges.begin(), merges.end()}, 0);
+        close("costs of merges " + name, got, costs, tolerance<T>);
+        if (n > 1) exchanges<T>(name, n, m, numbers);
+    }
+}
+
+template <class T>
+void shrinking(const std::string& type) {
+    for (const auto& [n, m] : {std::pair{1, 5}, {9, 40}, {6, 1100}}) {
+        const Numbers numbers(std::int64_t{n} * m, 14);
+        std::vector<T> x = numbers.as<T>();
+        for (std::int64_t e = 0; e < std::int64_t{n} * m; ++e) x[at(e)] *= static_cast<T>(e % m % 7);
+        std::vector<T> shrunk = x, factors(at(m));
+        const std::int64_t kept = n > 1 ? cpu::shrink_features<T>(shrunk.data(), n, m, 9.0, 1, {}) : 0;
+        std::vector<std::int32_t> columns(at(m), -1);
+        std::int64_t count = -1;
+        const auto memory = work(cuda::weigh_features_work(m, sizeof(T) == sizeof(double)));
+        cuda::weigh_features<T>(x.data(), n, m, 9.0, columns.data(), factors.data(), &count, memory.get(), nullptr);
+        close("kept features " + type, std::vector{static_cast<double>(count)}, {static_cast<double>(kept)}, 0);
+        if (!count) continue;
+        cuda::close_gaps<T>(x.data(), n, m, columns.data(), factors.data(), count, nullptr);
+        std::vector<T> got;
+        std::vector<double> want;
+        for (std::int64_t e = 0; e < n * kept; ++e) {
+            got.push_back(x[at(e / kept * m + e % kept)]);
+            want.push_back(static_cast<double>(shrunk[at(e / kept * m + e % kept)]));
         }
-    auto got = unset<double>(c * c);
-    cuda::mean_distances(coordinates.wide.data(), m, points.data(), start.data(), c, got.data(), nullptr);
-    close("mean_distances", got, want, 1e-14);
+        close("shrunk features " + type, got, want, tolerance<T>);
+    }
 }
 
 template <class In>
@@ -321,10 +374,13 @@ int main(int count, char** arguments) {
             all<double>("double");
             all<math::float16>("float16");
             all<math::bfloat16>("bfloat16");
+            merging<double>("double");
+            shrinking<double>("double");
         }
         matrices<float>("float");
         matrices<double>("double");
-        mean_distances();
+        merging<float>("float");
+        shrinking<float>("float");
         twins();
         triangle();
     }

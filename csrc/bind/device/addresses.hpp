@@ -50,8 +50,18 @@ void with_number(const std::string& number, const Place& place, const F& f) {
 template <class Pointer>
 using Pointed = std::remove_cv_t<std::remove_pointer_t<Pointer>>;
 
+// Calls f with a null pointer of float or double.
+template <class F>
+void with_real(const std::string& number, const Place& place, const F& f) {
+    require(number == "float32" || number == "float64", "float32 or float64 expected");
+    with_number(number, place, [&](auto pointer) {
+        if constexpr (sizeof(Pointed<decltype(pointer)>) >= sizeof(float)) f(pointer);
+    });
+}
+
 void register_device_pairwise(py::module_& m);
 void register_device_trees(py::module_& m);
 void register_device_affinity(py::module_& m);
+void register_device_entropy_tree(py::module_& m);
 
 }  // namespace pyattnorg::bind

@@ -11,15 +11,6 @@ void norms(const std::string& number, Address x, std::int64_t n, Address out, Ad
     });
 }
 
-// Calls f with a null pointer of float or double.
-template <class F>
-void with_real(const std::string& number, const Place& place, const F& f) {
-    require(number == "float32" || number == "float64", "float32 or float64 expected");
-    with_number(number, place, [&](auto pointer) {
-        if constexpr (sizeof(Pointed<decltype(pointer)>) >= sizeof(float)) f(pointer);
-    });
-}
-
 void cosines(const std::string& number, Address x, std::int64_t n, Address work, const Place& place) {
     require(n > 0, "x must not be empty");
     with_real(number, place, [&](auto pointer) {

@@ -11,6 +11,7 @@ PYBIND11_MODULE(PYATTNORG_MODULE, m, pybind11::mod_gil_not_used()) {
     bind::register_device_pairwise(m);
     bind::register_device_trees(m);
     bind::register_device_affinity(m);
+    bind::register_device_entropy_tree(m);
     m.def("device_count", &cuda::device_count);
     m.attr("__version__") = PYATTNORG_VERSION;
 }

@@ -42,15 +42,6 @@ py::array_t<double> rotations(const py::array_t<std::int32_t, py::array::c_style
     return out;
 }
 
-void mean_distances(Address coordinates, std::int64_t m, Address points, Address start, std::int64_t c, Address out,
-                    const Place& place) {
-    require(c > 0 && m >= 0, "there must be folders");
-    const py::gil_scoped_release release;
-    const cuda::OnDevice scope(place.device);
-    cuda::mean_distances(at<const double>(coordinates), m, at<const std::int32_t>(points),
-                         at<const std::int32_t>(start), c, at<double>(out), at<void>(place.stream));
-}
-
 }  // namespace
 
 void register_device_trees(py::module_& m) {
@@ -64,7 +55,6 @@ void register_device_trees(py::module_& m) {
     m.def("haar", &haar, "number"_a, "x"_a, "shape"_a, "tree"_a, "n_rounds"_a, "inverse"_a, "out"_a, "work"_a,
           "place"_a);
     m.def("rotations", &rotations, "sizes"_a);
-    m.def("mean_distances", &mean_distances, "coordinates"_a, "m"_a, "points"_a, "start"_a, "c"_a, "out"_a, "place"_a);
 }
 
 }  // namespace pyattnorg::bind
