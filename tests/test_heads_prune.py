@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -258,6 +259,20 @@ def test_folders_keep_one_head_each() -> None:
     assert list(ranked.kept) == [ranking.order("norm")[-1]]
     with pytest.raises(ValueError, match="ranking: is missing"):
         pa.choose_folders(organization, representative="ranked")
+
+
+@pytest.mark.parametrize("tree", ["entropy", "flexible", "binary"])
+def test_folders_of_several_levels_keep_one_head_each(tree: str) -> None:
+    rng = np.random.default_rng(3)
+    heads = [np.outer(np.arange(8.0) ** i, np.ones(8)) for i in (0, 1, 1.1, 1.2, 2, 3)]
+    x = np.stack([head / head.max() + 0.01 * rng.random((8, 8)) for head in heads for _ in range(3)], axis=2)
+    organization = pa.organize(x, tree=tree)
+    choice = pa.choose_folders(organization)
+    assert choice.level is None
+    assert "level" not in repr(choice)
+    assert [set(folder) for folder in choice.kept.values()] == [set(f) for f in organization.head_folders()]
+    assert all(len(folder) <= x.shape[2] // 3 for folder in choice.kept.values())
+    assert len(choice.kept) + len(choice.labels) == x.shape[2]
 
 
 def test_images_of_timm() -> None:

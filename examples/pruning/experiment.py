@@ -30,6 +30,8 @@ MEASURES = (
     "random", "norm", "confidence", "attention_entropy", "gradient", "involvement", "sparsity", "fine", "distance",
     "alone", "sink", "folders", "output", "gradient_again", "twins",
 )  # fmt: skip
+OF_TREES = ("involvement", "sparsity", "fine", "distance", "alone", "folders")  # what the kind of tree changes
+FLEXIBLE = ", flexible"  # after their names, where trees are the paper's
 SPLITS = {"digits": 4, "minilm": 3, "smollm2": 2}
 ONCE = {"norm"}  # no input, no seed
 
@@ -55,18 +57,24 @@ def run(name: str, found: dict[str, Any], keep: Callable[[], None]) -> None:
         curves=found.get("curves", {}),
         lowest=found.get("lowest", {}),
     )
+    kinds: tuple[tuple[str, tuple[str, ...], dict[str, str]], ...] = (
+        ("", MEASURES, {}),
+        (FLEXIBLE, OF_TREES, {"tree": "flexible"}),
+    )
     for split, inputs in enumerate(task.calibration):
-        todo = [by for by in MEASURES if len(found["curves"].get(by, [])) <= split and not (by in ONCE and split)]
-        if not todo:
-            continue
-        begun = time.process_time()
-        ranking = pa.rank_heads(task.model, inputs, by=todo, loss=task.loss, seed=split, n_iter=1)
-        print(f"{name} split {split}: ranked in {time.process_time() - begun:.0f} s", flush=True)
-        for by in todo:
-            found["curves"].setdefault(by, []).append(curve(task, ranking, by, whole))
-            found["lowest"].setdefault(by, ranking.order(by)[:8])
-            keep()
-        print(f"{name} split {split}: {time.process_time() - begun:.0f} s", flush=True)
+        for kind, measures, options in kinds:
+            done = {by for by in measures if len(found["curves"].get(by + kind, [])) > split or (by in ONCE and split)}
+            todo = [by for by in measures if by not in done]
+            if not todo:
+                continue
+            begun = time.process_time()
+            ranking = pa.rank_heads(task.model, inputs, by=todo, loss=task.loss, seed=split, n_iter=1, **options)
+            print(f"{name}{kind} split {split}: ranked in {time.process_time() - begun:.0f} s", flush=True)
+            for by in todo:
+                found["curves"].setdefault(by + kind, []).append(curve(task, ranking, by, whole))
+                found["lowest"].setdefault(by + kind, ranking.order(by)[:8])
+                keep()
+            print(f"{name}{kind} split {split}: {time.process_time() - begun:.0f} s", flush=True)
 
 
 def main() -> None:

@@ -10,8 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 OURS = ("involvement", "sparsity", "fine", "distance", "alone", "sink", "folders", "output", "gradient_again", "twins")
+OF_TREES = (*OURS[:5], "folders")
 BASELINES = ("random", "norm", "confidence", "attention_entropy", "gradient")
 BOOTSTRAPS = 400
+HEAD = """# Loss against heads removed: all rankings
+
+Written by `make pruning`; what it measures, and what came out, is in [../pruning.md](../pruning.md). Names in bold are
+not among the baselines. Rankings by the organisation use least-entropy trees, the default, and the paper's where they
+say "flexible".
+
+"""
 Numbers = NDArray[np.float64]
 
 
@@ -21,8 +29,8 @@ def write(found: Mapping[str, Any], out: Path) -> None:
     for name, task in found.items():
         rows = {by: summary(task, np.array(curves)) for by, curves in task["curves"].items()}
         draw(task, rows, out / f"{name}.svg")
-        parts.append(table(task, rows))
-    (out / "tables.md").write_text("\n".join(parts))
+        parts.append(table(task, rows, f"{name}.svg"))
+    (out / "tables.md").write_text(HEAD + "\n".join(parts))
 
 
 def summary(task: Mapping[str, Any], curves: Numbers) -> dict[str, Any]:
@@ -62,10 +70,11 @@ def removable(shares: Numbers, loss: Numbers, budget: float) -> float:
     return float(shares[i - 1] + step * (shares[i] - shares[i - 1]))
 
 
-def table(task: Mapping[str, Any], rows: Mapping[str, Any]) -> str:
+def table(task: Mapping[str, Any], rows: Mapping[str, Any], picture: str) -> str:
     """Markdown, the least area first."""
     lines = [
-        f"### {task['title']}", "",
+        f"## {task['title']}", "",
+        f"![loss against the share of heads removed: {task['title']}]({picture})", "",
         f"Loss: {task['metric']}. One per cent of loss: a rise of {task['budget']:.3g}.", "",
         "| ranking | area under the curve (95 % interval) | less the gradient's | removable at 1 % loss | draws |",
         "|---|---|---|---|---|",
@@ -92,16 +101,17 @@ def versus(row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 
 def draw(task: Mapping[str, Any], rows: Mapping[str, Any], path: Path) -> None:
-    """Baselines on the left, ours on the right beside the gradient."""
+    """Baselines on the left, ours beside the gradient, and those of the paper's trees on the right."""
     import matplotlib
 
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "pyattnorg"
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(16, 4), sharey=True, layout="constrained")
     shares = np.array(task["shares"]) * 100
-    for ax, names in zip(axes, (BASELINES, ("gradient", *OURS)), strict=True):
+    flexible = ("gradient", *(f"{by}, flexible" for by in OF_TREES))
+    for ax, names in zip(axes, (BASELINES, ("gradient", *OURS), flexible), strict=True):
         for i, by in enumerate(n for n in names if n in rows):
             color = "black" if by == "gradient" else f"C{i % 10}"
             style = "--" if by in BASELINES else "-"
@@ -116,6 +126,7 @@ def draw(task: Mapping[str, Any], rows: Mapping[str, Any], path: Path) -> None:
     axes[0].set_ylabel(task["metric"])
     axes[0].set_title("baselines")
     axes[1].set_title("beside the gradient")
+    axes[2].set_title("by flexible trees")
     figure.suptitle(task["title"])
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)

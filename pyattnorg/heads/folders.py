@@ -15,13 +15,14 @@ from pyattnorg.organization import HEADS, Organization
 
 @dataclass(frozen=True)
 class FolderChoice:
-    """Of every folder of heads at a level, the one that stays and those that go.
+    """Of every folder of heads, the one that stays and those that go.
 
-    `kept` maps each representative to the heads that it stands for (itself among them); `dropped` are rows of the table
-    of heads, as `ablate_heads` and `prune_heads` take them (None where nothing goes).
+    `level` is that of the folders in the head tree, None where they are those of `Organization.head_folders`, which may
+    come from several. `kept` maps each representative to the heads that it stands for (itself among them); `dropped` are
+    rows of the table of heads, as `ablate_heads` and `prune_heads` take them (None where nothing goes).
     """
 
-    level: int
+    level: int | None
     kept: Mapping[str, tuple[str, ...]]
     dropped: Heads | None
 
@@ -31,7 +32,8 @@ class FolderChoice:
         return tuple(head for one, folder in self.kept.items() for head in folder if head != one)
 
     def __repr__(self) -> str:
-        return f"FolderChoice(level {self.level}: {len(self.kept)} heads stay for {len(self.labels) + len(self.kept)})"
+        where = "" if self.level is None else f"level {self.level}: "
+        return f"FolderChoice({where}{len(self.kept)} heads stay for {len(self.labels) + len(self.kept)})"
 
 
 def choose_folders(
@@ -42,7 +44,7 @@ def choose_folders(
     ranking: HeadRanking | None = None,
     by: str = "gradient",
 ) -> FolderChoice:
-    """Keep one head of every folder of the head tree at a level.
+    """Keep one head of every folder of the head tree, at a level or of comparable size.
 
     ``pa.prune_heads(model, choice.dropped)`` drops the others; with ``means=pa.head_means(model, inputs)`` they are
     merged into what is left: the mean of what they gave goes to the bias of their layer's output projection.
@@ -52,7 +54,8 @@ def choose_folders(
     organization : Organization
         Of the model's attention.
     level : int, optional
-        Of the head tree, 0 being the root; the default is that of `Organization.head_folders`.
+        Of the head tree, 0 being the root. By default the folders are those of `Organization.head_folders`: the
+        coarsest that hold no more than a third of the heads.
     representative : {"central", "ranked"}
         The head with the least sum of tree distances to its folder, or the one that `ranking` wants kept most.
     ranking, by :
@@ -81,11 +84,7 @@ def choose_folders(
             raise ValueError(f"ranking: knows no {lost!r}; expected one of the organisation's model")
         worth = np.array([scores[label] for label in labels])
     distances = np.asarray(organization.distances_[HEADS], np.float64)
-    tree = organization.trees_[HEADS]
     folders = organization.head_folders(level)
-    used = (
-        next(n for n in range(tree.n_levels) if len(tree.folder_sizes(n)) == len(folders)) if level is None else level
-    )
     at = {label: i for i, label in enumerate(labels)}
     kept: dict[str, tuple[str, ...]] = {}
     for folder in folders:
@@ -93,7 +92,7 @@ def choose_folders(
         cost = distances[np.ix_(mine, mine)].sum(1) if representative == "central" else -worth[mine]
         kept[labels[mine[int(np.argmin(cost))]]] = tuple(labels[i] for i in mine)
     gone = [i for i, label in enumerate(labels) if label not in kept]
-    return FolderChoice(used, kept, heads.take(gone) if gone else None)
+    return FolderChoice(level, kept, heads.take(gone) if gone else None)
 
 
 __all__ = ["FolderChoice", "choose_folders"]
