@@ -18,7 +18,7 @@ class FolderChoice:
     """Of every folder of heads, the one that stays and those that go.
 
     `level` is that of the folders in the head tree, None where they are those of `Organization.head_folders`, which may
-    come from several. `kept` maps each representative to the heads that it stands for (itself among them); `dropped` are
+    come from several. `kept` maps each representative to the heads that it stands for, itself among them; `dropped` are
     rows of the table of heads, as `ablate_heads` and `prune_heads` take them (None where nothing goes).
     """
 
