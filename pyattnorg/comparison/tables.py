@@ -152,10 +152,10 @@ def summary(comparison: Comparison) -> str:
 def _interval(portrait: Any, i: int) -> str:
     ratio = QUANTITIES[i].contrast == "ratio"
     numbers = [portrait.contrasts[i], portrait.low[i], portrait.high[i]]
-    if not np.isfinite(numbers).all():
+    if not np.isfinite(numbers[0]):
         return "not measured"
     middle, low, high = (math.exp(x) if ratio else x for x in numbers)
-    return f"{middle:.3f} ({low:.3f}, {high:.3f})"
+    return f"{middle:.3f} ({low:.3f}, {high:.3f})" if np.isfinite(low) else f"{middle:.3f} (one draw)"
 
 
 def _said(row: dict[str, Any]) -> list[str]:
