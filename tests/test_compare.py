@@ -156,6 +156,8 @@ def test_one_input_has_no_p_value_and_says_so() -> None:
     assert pair.chance.distance_p is pair.chance.floor is pair.chance.least_p is None
     assert {p.over for p in found.portraits} == {"draws"}
     assert "needs several inputs" in found.summary()
+    assert "of one input, the middle 90 % of its draws" in found.summary()
+    assert "95 %" not in found.summary()
     assert np.isnan(pair.chance.p).all()
 
 
@@ -170,7 +172,8 @@ def test_tables_text_json_and_frame() -> None:
     assert found.shared  # by the names of tokens
     assert repr(found) == "Comparison(left, <right>; weights, 12 x 12 x 8)"
     assert "p = " in found.summary()
-    assert "least possible" in found.summary()
+    assert "not decided: of so few inputs the least possible is 0.25" in found.summary()
+    assert "joint: heads of both in one embedding" in found.summary()
     assert "own neighbours" in found.summary()
     assert "&lt;right&gt;" in found._repr_html_()
     told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
