@@ -416,6 +416,37 @@ def test_every_place_is_as_likely_in_a_null() -> None:
     assert counts[1].min() > 150  # of 200 expected: four standard deviations
 
 
+class OnDisk:
+    """A network that is read head by head, and notes what is read of it."""
+
+    def __init__(self, network: pa.NetworkTensor) -> None:
+        self.network, self.shape, self.dtype = network, network.shape, network.values.dtype
+        self.read: list[int] = []
+
+    def head(self, index: int, rows: slice = slice(None)) -> NDArray[Any]:
+        found = self.network.head(index, rows)
+        self.read.append(len(found))
+        return found
+
+    def visible(self, index: int) -> NDArray[np.bool_] | None:
+        return self.network.visible_cells()[:, :, index]
+
+
+@pytest.mark.parametrize("positions", ["run", "scattered"])
+def test_of_a_network_on_disk_only_the_rows_that_were_drawn_are_read(positions: Any) -> None:
+    mask = np.tril(np.ones((20, 20), bool))[:, :, None] & (np.random.default_rng(0).random((20, 20, 8)) < 0.8)
+    mask[:, 0] = True
+    whole = pa.NetworkTensor(np.where(mask, network(0, 20, 20).values, 0), "weights", mask, network().heads)
+    disk = OnDisk(whole)
+    lazy = pa.NetworkTensor(disk, "weights", heads=whole.heads)
+    options: dict[str, Any] = {"size": (6, 7, 5), "positions": positions, **FAST}
+    one, two = (pa.compare(x, network(1, 20, 20), names=["x", "y"], **options).to_dict() for x in (lazy, whole))
+    assert one == two
+    assert not lazy.in_memory
+    assert len(disk.read) == 2 * 5
+    assert max(disk.read) <= (20 if positions == "scattered" else 6)
+
+
 def test_weights_sum_to_one_over_the_keys_that_were_drawn() -> None:
     got = draws.draw_of(network(), (5, 4, 3), "run", 0, 0, 0, None)
     np.testing.assert_allclose(got.values.sum(1), 1)
