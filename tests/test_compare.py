@@ -357,6 +357,27 @@ def test_inputs_that_are_there_twice_are_told() -> None:
     assert networks.repeated([a, pa.NetworkTensor(other, "weights", heads=a.heads)]) == []
 
 
+@pytest.mark.parametrize("queries_too", [True, False])
+@pytest.mark.parametrize("kind", ["weights", "scores"])
+def test_padding_is_left_out(kind: Any, queries_too: bool) -> None:
+    rng = np.random.default_rng(0)
+    plain, padded = [], []
+    for i in range(2):
+        x = attention_like(10, 10, 6, i)
+        plain.append(pa.NetworkTensor(x, kind))
+        wide = rng.random((16, 16, 6))  # rows of padding look at real tokens in many models
+        wide[:10, :10] = x
+        seen = np.zeros((16, 16), bool)
+        seen[: 10 if queries_too else 16, :10] = True
+        padded.append(pa.NetworkTensor(np.where(seen[:, :, None], wide, 0), kind, visible=seen))
+    other = pa.NetworkTensor(attention_like(12, 12, 6, 7), kind)
+    one, two = (pa.compare(x, other, names=["x", "y"], **FAST).to_dict() for x in (plain, padded))
+    assert one == two
+    blind = pa.NetworkTensor(np.zeros((4, 4, 2)), visible=np.zeros((4, 4), bool))
+    with pytest.raises(ValueError, match="a: visible: no cell is visible"):
+        pa.compare(blind, other)
+
+
 def test_one_key_has_nothing_to_permute_and_says_so() -> None:
     with pytest.warns(UserWarning, match="got one key"):
         pa.compare(np.ones((3, 1, 3)), np.ones((3, 3, 3)), **FAST)
@@ -722,3 +743,11 @@ def test_scores_are_embedded_less_what_softmax_cannot_see() -> None:
     rows = 10 * rng.standard_normal((6, 1, 5))
     found = pa.compare(x, 3 * (x + rows), shared=True, n_draws=1, n_resamples=100)
     assert found.joint_pair(0, 1).energy == pytest.approx(0, abs=1e-9)
+
+
+def test_hidden_cells_of_log_weights_never_reach_an_exponential() -> None:
+    seen = np.tril(np.ones((4, 4), bool))
+    x = np.where(seen[:, :, None], np.log(attention_like(4, 4, 3, 0)), 777.0)
+    one = pa.NetworkTensor(x, "logweights", visible=seen).without([0])
+    other = pa.NetworkTensor(np.where(seen[:, :, None], x, 0), "logweights", visible=seen).without([0])
+    assert one.meta["dropped"] == other.meta["dropped"]  # the suite turns warnings into errors

@@ -88,7 +88,7 @@ def _cells(network: NetworkTensor, queries: Indices, keys: Indices, heads: Indic
     values, seen = [], []
     for head in heads.tolist():
         values.append(network.head(head, rows)[np.ix_(queries - queries[0], keys)])
-        seen.append(network.take_heads([head]).visible_cells()[np.ix_(queries, keys, [0])])
+        seen.append(network.take_heads([head]).visible_cells()[np.ix_(queries, keys, np.zeros(1, np.int64))])
     return np.stack(values, 2), np.concatenate(seen, 2)
 
 

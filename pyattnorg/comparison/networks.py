@@ -67,7 +67,7 @@ def _network(given: Any, name: str) -> Network:
     several = isinstance(given, (list, tuple))
     if several and not given:
         raise ValueError(f"{name}: got an empty list, expected a tensor for at least one input")
-    tensors = tuple(_tensor(one, name, several) for one in (given if several else [given]))
+    tensors = tuple(_without_padding(_tensor(one, name, several), name) for one in (given if several else [given]))
     for at, tensor in enumerate(tensors):
         if tensor.labels != tensors[0].labels:
             here, those = (f"{len(t.labels)}, from {t.labels[0]} to {t.labels[-1]}" for t in (tensor, tensors[0]))
@@ -84,6 +84,16 @@ def _network(given: Any, name: str) -> Network:
             stacklevel=5,
         )
     return Network(name, tensors)
+
+
+def _without_padding(tensor: NetworkTensor, name: str) -> NetworkTensor:
+    """Self-attention without the tokens that no query of any head can see, as `pyattnorg.capture` gives it."""
+    if not tensor.in_memory or tensor.visible is None or tensor.shape[0] != tensor.shape[1]:
+        return tensor
+    unseen = np.flatnonzero(~tensor.visible.any(0 if tensor.visible.ndim == 2 else (0, 2)))
+    if len(unseen) == tensor.shape[1]:
+        raise ValueError(f"{name}: visible: no cell is visible, so there is nothing to compare; check the mask")
+    return tensor.without(unseen.tolist()) if len(unseen) else tensor
 
 
 def repeated(tensors: Sequence[NetworkTensor]) -> list[tuple[int, int]]:
