@@ -54,23 +54,23 @@ def compare(
     size : (int, int, int), optional
         Queries, keys and heads of the sub-tensors; by default the least of any network, at most 64, 64 and 72.
     n_draws : int, optional
-        Sub-tensors of every input; by default 12 of a network, divided among its inputs. An input that has just
-        this size is drawn as often, each time with another null.
+        Sub-tensors of every input; by default 12 of a network, divided among its inputs, and one at least. An input
+        that has just this size is drawn as often, each time with another null.
     positions : {"run", "scattered"}
         Tokens that are neighbours, or any; see docs/compare.md.
     null : {"row", "head", "tensor"}
         Among which visible cells the null permutes.
     shared : bool, optional
-        Whether input i is the same tokens for every network: then all heads are embedded together. By default where
-        the tensors name their tokens, and alike (and, of images, name one input in ``meta["input"]``). Arrays do not,
-        so it has to be said.
+        Whether input i is the same tokens for every network: then heads are embedded together, as many of each as
+        `size` has. By default where the tensors name their tokens, and alike (and, of images, name one input in
+        ``meta["input"]``). Arrays do not, so it has to be said.
     paired : bool, optional
         Whether input i is the same for every network, such as one text in the tokens of each. By default where
         `shared`, or where ``meta["input"]`` says so.
     n_resamples : int
         Of bootstraps and permutation tests.
     random_state : int
-        Seed of draws, nulls and resampling.
+        Seed of draws, nulls and resampling, and of trees that are cut at random.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
     **options
@@ -86,7 +86,12 @@ def compare(
     ValueError
         Fewer than two networks, different kinds, a size that is not there, lists of tensors with different heads.
     TypeError
-        A capture with several tensors, a file name, an unknown option.
+        A capture with several tensors, a file name, what is no tensor, an unknown option.
+
+    Warns
+    -----
+    UserWarning
+        An input that is there twice; one key, among which nothing can change places.
     """
     one_of(positions, "positions", ("run", "scattered"))
     one_of(null, "null", ("row", "head", "tensor"))

@@ -1,4 +1,4 @@
-"""All heads of all networks in one place, where these were given the same tokens."""
+"""Heads of all networks in one place, as many of each, where these were given the same tokens."""
 
 from __future__ import annotations
 

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from pyattnorg.comparison.result import Comparison, Pair
 
 
-LEGEND = (
-    "distance: 1 where quantities differ by about one unit each, such as entropies by a tenth (docs/compare.md, 4)",
-    "p: how often as much comes of giving the inputs to the two networks at random; no distance is 0, see 8 there",
+LEGEND = "distance: 1 where quantities differ by about one unit each, such as entropies by a tenth (docs/compare.md, 4)"
+P_LEGEND = (
+    "p: how often as much comes of giving the inputs to the two networks at random. No distance of samples is 0:",
+    "compare a network with itself on other inputs to see what counts (docs/compare.md, 8)",
 )
 JOINT_LEGEND = (
     "joint: heads of both in one embedding, 0 where they lie alike, 1 apart; own neighbours: nearest heads that are of",
@@ -160,7 +161,8 @@ def summary(comparison: Comparison) -> str:
             lines.append("    most in " + ", ".join(f"{name} {pair.parts[name]:.2f}" for name in largest))
     if comparison.unmeasured:
         lines.append(f"not measured, so in no distance: {', '.join(comparison.unmeasured)}")
-    lines += ["", *(LEGEND + (JOINT_LEGEND if comparison.joint is not None else ()))]
+    tested = any(pair.chance.distance_p is not None for pair in comparison.pairs.values())
+    lines += ["", LEGEND, *(P_LEGEND if tested else ()), *(JOINT_LEGEND if comparison.joint is not None else ())]
     return "\n".join(lines)
 
 
