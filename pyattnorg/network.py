@@ -268,8 +268,11 @@ class NetworkTensor:
         values, seen = self.values[rows][:, columns], self.visible_cells()[rows][:, columns]
         mass = None
         if self.kind != "scores":
-            given = self.values[rows] if self.kind == "weights" else np.exp(self.values[rows])
-            lost = np.where(self.visible_cells()[rows], given, 0)[:, k].sum(1)
+            hidden = (
+                0.0 if self.kind == "weights" else -np.inf
+            )  # before exp: what stands in hidden cells may be anything
+            given = np.where(self.visible_cells()[rows][:, k], self.values[rows][:, k], hidden)
+            lost = (given if self.kind == "weights" else np.exp(given)).sum(1)
             mass = float(lost.mean()) if lost.size else 0.0
             if renormalize:
                 values, seen = renormalized(values, seen, self.kind)

@@ -168,7 +168,9 @@ def _standard(x: Floats) -> Floats:
     """`x` less its mean, of length 1; zeros where all entries are equal."""
     if not x.size or (x == x[0]).all():
         return np.zeros(x.shape)
-    moved = x - x.mean()
+    top = np.abs(x).max()
+    moved = x / top if top > 0 else x  # squares of what is very large or small leave the range of float64
+    moved = moved - moved.mean()
     found: Floats = moved / np.linalg.norm(moved)
     return found
 

@@ -13,7 +13,7 @@ from tensors import attention_like
 from typer.testing import CliRunner
 
 import pyattnorg as pa
-from pyattnorg.cli import job
+from pyattnorg.cli import comparing, job
 from pyattnorg.cli.app import app
 
 runner = CliRunner()
@@ -94,7 +94,8 @@ def test_picture(tmp_path: Path) -> None:
         (["A"], "expected two or more"),
         (["A", ","], "expected a model, a store or a file"),
         (["A", "bert,gpt"], "commas stand between stores and files"),
-        (["A", "missing.npz"], "does not exist"),
+        (["A", "missing.npz"], "missing.npz does not exist"),
+        (["bert", "missing.npz", "--text", "hello"], "missing.npz does not exist"),
         (["A", "B", "--text", "hello"], "files and stores only"),
         (["A", "B", "--max-length", "3"], "files and stores only"),
         (["A", "B", "--size", "6,x,4"], "expected three whole numbers"),
@@ -114,6 +115,26 @@ def test_refusals_are_one_line(given: list[str], message: str, models: None, tmp
     assert run.exit_code == 1
     assert message in run.output
     assert len(run.output.strip().splitlines()) == 1
+
+
+def test_an_input_that_is_given_twice_is_told(models: None, tmp_path: Path) -> None:
+    a, b = (saved(tmp_path, name, i) for i, name in enumerate("ab"))
+    run = runner.invoke(app, ["compare", a, f"{b},{b}", "--json", "--draws", "1"])
+    assert (run.exit_code, json.loads(run.stdout)["networks"][1]["inputs"]) == (0, 2)
+    assert run.stderr.strip() == (
+        "pyattnorg: b: inputs 1 and 2 hold the same numbers; p values and intervals take them for two inputs and say "
+        "too much. Give every input once"
+    )
+    assert runner.invoke(app, ["compare", a, f"{b},{b}", "--quiet", "--draws", "1"]).output == ""
+
+
+def test_picture_without_matplotlib_is_refused_before_the_long_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    a, b = (saved(tmp_path, name, i) for i, name in enumerate("ab"))
+    monkeypatch.setattr(comparing, "find_spec", lambda name: None)
+    run = runner.invoke(app, ["compare", a, b, "--picture", str(tmp_path / "out.svg")])
+    assert (run.exit_code, "matplotlib is needed to draw" in run.output) == (1, True)
 
 
 def test_stores(tmp_path: Path) -> None:

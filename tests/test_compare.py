@@ -156,6 +156,8 @@ def test_one_input_has_no_p_value_and_says_so() -> None:
     assert pair.chance.distance_p is pair.chance.floor is pair.chance.least_p is None
     assert {p.over for p in found.portraits} == {"draws"}
     assert "needs several inputs" in found.summary()
+    assert "of one input, the middle 90 % of its draws" in found.summary()
+    assert "95 %" not in found.summary()
     assert np.isnan(pair.chance.p).all()
 
 
@@ -170,7 +172,8 @@ def test_tables_text_json_and_frame() -> None:
     assert found.shared  # by the names of tokens
     assert repr(found) == "Comparison(left, <right>; weights, 12 x 12 x 8)"
     assert "p = " in found.summary()
-    assert "least possible" in found.summary()
+    assert "not decided: of so few inputs the least possible is 0.25" in found.summary()
+    assert "joint: heads of both in one embedding" in found.summary()
     assert "own neighbours" in found.summary()
     assert "&lt;right&gt;" in found._repr_html_()
     told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
@@ -223,7 +226,15 @@ def test_picture(shared: bool) -> None:
         ((np.ones((3, 3, 3)),) * 2, {"positions": "all"}, "positions: got 'all'"),
         ((np.ones((3, 3, 3)),) * 2, {"null": "column"}, "null: got 'column'"),
         ((np.ones((3, 3, 3)), np.ones((4, 4, 3))), {"shared": True}, "shared: got True"),
-        ((np.ones((3, 3, 3)), [np.ones((3, 3, 3))] * 2), {"paired": True}, "paired: got True"),
+        ((np.ones((3, 3, 3)),) * 2, {"shared": "no"}, "shared: got 'no', expected True, False or None"),
+        ((np.ones((3, 3, 3)),) * 2, {"paired": 1}, "paired: got 1, expected True, False or None"),
+        ((np.ones((3, 3, 3)),) * 2, {"names": 5}, "names: got 5"),
+        ((np.ones((3, 3, 3)),) * 2, {"names": ["a", ""]}, "none of them empty"),
+        ((np.ones((3, 3, 3)),) * 2, {"size": {1, 2, 3}}, r"expected \(queries, keys, heads\)"),
+        ((np.ones((3, 3, 3)),) * 2, {"tree": "given"}, "every sub-tensor gets trees of its own"),
+        ((np.ones((3, 3, 3)),) * 2, {"tree": ("entropy", "entropy", "given")}, "tree: got 'given'"),
+        (([network(), network().take_heads([1, 0, *range(2, 8)])], network()), {}, "input 2 has 8, from L0H1 to L1H7"),
+        ((np.ones((3, 3, 3)), [np.ones((3, 3, 3)), np.zeros((3, 3, 3))]), {"paired": True}, "paired: got True"),
     ],
 )
 def test_bad_input_is_named(networks: tuple[Any, ...], options: dict[str, Any], message: str) -> None:
@@ -240,6 +251,15 @@ def test_wrong_things_are_refused() -> None:
         pa.compare(SimpleNamespace(groups={}, report=[]), np.ones((2, 2, 2)))
     with pytest.raises(TypeError, match="no option of compare or of Questionnaire"):
         pa.compare(np.ones((3, 3, 3)), np.ones((3, 3, 3)), trees=1)
+    for thing, what in ((None, "NoneType"), ({"a": 1}, "dict"), (iter([]), "list_iterator"), ({1}, "set"), (5, "int")):
+        with pytest.raises(TypeError, match=rf"b: got {what}, expected a NetworkTensor, an Organization, an array"):
+            pa.compare(np.ones((2, 2, 2)), thing)
+    with pytest.raises(TypeError, match="a: got NoneType"):
+        pa.compare([np.ones((2, 2, 2)), None], np.ones((2, 2, 2)))
+    with pytest.raises(TypeError, match="a: values: got dtype complex128"):
+        pa.compare(np.ones((2, 2, 2), complex), np.ones((2, 2, 2)))
+    with pytest.raises(ValueError, match=r"a: values: got shape \(2, 2\).*a list is one network on several inputs"):
+        pa.compare(np.ones((2, 2, 2)).tolist(), np.ones((2, 2, 2)))
     found = pa.compare(np.ones((3, 3, 3)), np.ones((3, 3, 3)), **FAST)
     with pytest.raises(ValueError, match="expected one of"):
         found.pair("a", "c")
@@ -253,6 +273,7 @@ def test_wrong_things_are_refused() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 4, 1), (4, 1, 2), (2, 2, 1), (5, 5, 2), (4, 4, 3)])
 @pytest.mark.parametrize("fill", ["zeros", "constant", "random"])
+@pytest.mark.filterwarnings("ignore:[ab]. inputs 1 and 2 hold", "ignore:size. got one key")
 def test_smallest_tensors_give_numbers_or_say_what_is_not_measured(shape: tuple[int, int, int], fill: str) -> None:
     rng = np.random.default_rng(0)
     make = {"zeros": np.zeros, "constant": np.ones, "random": rng.random}[fill]
@@ -268,11 +289,98 @@ def test_smallest_tensors_give_numbers_or_say_what_is_not_measured(shape: tuple[
 
 @drawn(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5), st.integers(0, 10**6))
 @settings(max_examples=20)
+@pytest.mark.filterwarnings("ignore:size. got one key")
 def test_any_shapes_can_be_compared(q: int, k: int, h: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     found = pa.compare(rng.random((q, k, h)), rng.random((q + 2, k + 1, h + 3)), n_draws=1, n_resamples=100)
     assert found.size == (q, k, h)
     assert np.isfinite(found.distances).all()
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-300, 1e150, 1e30, 1e-30])
+def test_numbers_of_any_size_give_the_same(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((8, 8, 6)), rng.standard_normal((8, 8, 6)) ** 3
+    plain, scaled = (pa.compare(one, y, shared=True, **FAST) for one in (x, scale * x))
+    assert scaled.distances[0, 1] == pytest.approx(plain.distances[0, 1], rel=1e-6)
+    assert scaled.joint_pair(0, 1).energy == pytest.approx(plain.joint_pair(0, 1).energy, abs=1e-6)
+    single = x.astype(np.float32)
+    loud = single * np.float32(2.0**100)  # sums of squares leave float32
+    gap = {"missing": single[0, 0, 0], "tree": "flexible", "n_resamples": 100}
+    assert pa.compare(single, y, **gap).distances[0, 1] == pytest.approx(
+        pa.compare(loud, y, **(gap | {"missing": loud[0, 0, 0]})).distances[0, 1], rel=1e-6
+    )
+
+
+def test_trees_cut_at_random_follow_the_seed() -> None:
+    a, b = network(0), noise(1)
+    options: dict[str, Any] = {"tree": "binary", "balance": 1.5, "n_trees": 2, **FAST}
+    first, second = (pa.compare(a, b, **options).to_dict() for _ in range(2))
+    assert first == second
+    assert pa.compare(a, b, random_state=1, **options).to_dict() != first
+
+
+def test_what_cannot_be_measured_in_one_network_counts_in_no_distance() -> None:
+    a, b, flat = network(0), network(1), pa.NetworkTensor(np.full((12, 12, 8), 1 / 12), "weights")
+    two, three = (pa.compare(*some, names=list("abc")[: len(some)], **FAST) for some in ((a, b), (a, b, flat)))
+    assert two.unmeasured == ()
+    assert three.unmeasured == ("smoothness",)
+    parts = {name: size for name, size in two.pair("a", "b").parts.items() if name not in ("smoothness", "effective")}
+    assert three.pair("a", "b").distance == pytest.approx(np.sqrt(np.mean(np.square(list(parts.values())))))
+    assert np.isnan(three.pair("a", "b").parts["smoothness"])
+    assert np.isfinite(three.pair("a", "b").shift).all()  # its difference is still told
+    # A head of zeros takes up others' numbers where the whole tensor is permuted: its own entropy has no ratio then.
+    x = attention_like(8, 8, 6, 0)
+    x[:, :, 0] = 0
+    found = pa.compare(x, attention_like(8, 8, 6, 1), null="tensor", **FAST)
+    assert found.unmeasured == ("heads",)
+    assert "not measured, so in no distance: heads" in found.summary()
+    assert np.isfinite(found.distances).all()
+
+
+def test_one_draw_of_one_input_has_no_interval() -> None:
+    found = pa.compare(network(0), [network(1), network(2)], names=["one", "two"], n_draws=1, n_resamples=100)
+    assert np.isnan(found.portraits[0].low).all()
+    assert np.isfinite(found.portraits[1].low).all()
+    assert "(one draw)" in found.summary()
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_inputs_that_are_there_twice_are_told() -> None:
+    a, b = network(0), network(1)
+    with pytest.warns(UserWarning, match="x: inputs 1 and 3 hold the same numbers"):
+        pa.compare([a, b, network(0)], b, names=["x", "y"], **FAST)
+    assert networks.repeated([a, b]) == []
+    assert networks.repeated([a, a, b, network(0)]) == [(0, 1), (0, 3)]
+    other = a.values.copy()
+    other[0, 0, -1] += 0.5
+    assert networks.repeated([a, pa.NetworkTensor(other, "weights", heads=a.heads)]) == []
+
+
+@pytest.mark.parametrize("queries_too", [True, False])
+@pytest.mark.parametrize("kind", ["weights", "scores"])
+def test_padding_is_left_out(kind: Any, queries_too: bool) -> None:
+    rng = np.random.default_rng(0)
+    plain, padded = [], []
+    for i in range(2):
+        x = attention_like(10, 10, 6, i)
+        plain.append(pa.NetworkTensor(x, kind))
+        wide = rng.random((16, 16, 6))  # rows of padding look at real tokens in many models
+        wide[:10, :10] = x
+        seen = np.zeros((16, 16), bool)
+        seen[: 10 if queries_too else 16, :10] = True
+        padded.append(pa.NetworkTensor(np.where(seen[:, :, None], wide, 0), kind, visible=seen))
+    other = pa.NetworkTensor(attention_like(12, 12, 6, 7), kind)
+    one, two = (pa.compare(x, other, names=["x", "y"], **FAST).to_dict() for x in (plain, padded))
+    assert one == two
+    blind = pa.NetworkTensor(np.zeros((4, 4, 2)), visible=np.zeros((4, 4), bool))
+    with pytest.raises(ValueError, match="a: visible: no cell is visible"):
+        pa.compare(blind, other)
+
+
+def test_one_key_has_nothing_to_permute_and_says_so() -> None:
+    with pytest.warns(UserWarning, match="got one key"):
+        pa.compare(np.ones((3, 1, 3)), np.ones((3, 3, 3)), **FAST)
 
 
 # -- draws -------------------------------------------------------------------------------------------------------------
@@ -329,6 +437,37 @@ def test_every_place_is_as_likely_in_a_null() -> None:
     assert counts[1].min() > 150  # of 200 expected: four standard deviations
 
 
+class OnDisk:
+    """A network that is read head by head, and notes what is read of it."""
+
+    def __init__(self, network: pa.NetworkTensor) -> None:
+        self.network, self.shape, self.dtype = network, network.shape, network.values.dtype
+        self.read: list[int] = []
+
+    def head(self, index: int, rows: slice = slice(None)) -> NDArray[Any]:
+        found = self.network.head(index, rows)
+        self.read.append(len(found))
+        return found
+
+    def visible(self, index: int) -> NDArray[np.bool_] | None:
+        return self.network.visible_cells()[:, :, index]
+
+
+@pytest.mark.parametrize("positions", ["run", "scattered"])
+def test_of_a_network_on_disk_only_the_rows_that_were_drawn_are_read(positions: Any) -> None:
+    mask = np.tril(np.ones((20, 20), bool))[:, :, None] & (np.random.default_rng(0).random((20, 20, 8)) < 0.8)
+    mask[:, 0] = True
+    whole = pa.NetworkTensor(np.where(mask, network(0, 20, 20).values, 0), "weights", mask, network().heads)
+    disk = OnDisk(whole)
+    lazy = pa.NetworkTensor(disk, "weights", heads=whole.heads)
+    options: dict[str, Any] = {"size": (6, 7, 5), "positions": positions, **FAST}
+    one, two = (pa.compare(x, network(1, 20, 20), names=["x", "y"], **options).to_dict() for x in (lazy, whole))
+    assert one == two
+    assert not lazy.in_memory
+    assert len(disk.read) == 2 * 5
+    assert max(disk.read) <= (20 if positions == "scattered" else 6)
+
+
 def test_weights_sum_to_one_over_the_keys_that_were_drawn() -> None:
     got = draws.draw_of(network(), (5, 4, 3), "run", 0, 0, 0, None)
     np.testing.assert_allclose(got.values.sum(1), 1)
@@ -352,9 +491,9 @@ def test_names_of_networks() -> None:
     one, two = (pa.NetworkTensor(x, meta={"model": m}) for m in ("m1", "m2"))
     assert [n.name for n in networks.read_networks([one, [two]], None)] == ["m1", "m2"]
     assert [n.name for n in networks.read_networks([one, one], None)] == ["a", "b"]
-    told = [pa.NetworkTensor(x, meta={"input": "text"})] * 2
+    told = [pa.NetworkTensor(i * x, meta={"input": f"text {i}"}) for i in range(2)]
     assert pa.compare(told, told, **FAST).paired
-    assert not pa.compare([x, x], [x, x], **FAST).paired
+    assert not pa.compare([x, 2 * x], [x, 2 * x], **FAST).paired
 
 
 # -- quantities against slow references --------------------------------------------------------------------------------
@@ -435,8 +574,9 @@ def test_distance_by_hand() -> None:
     expected += [got["heads"], 2.0]
     assert len(expected) == 10
     assert distance.distance_of(difference) == pytest.approx(np.sqrt(np.mean(np.square(expected))))
-    difference[0] = np.nan
-    assert distance.distance_of(difference) == pytest.approx(np.sqrt(np.mean(np.square(expected[1:]))))
+    counted = distance.counted_parts([difference[None], np.where(np.arange(len(difference)) == 0, np.nan, 0.0)[None]])
+    assert counted.sum() == 9
+    assert distance.distance_of(difference, counted) == pytest.approx(np.sqrt(np.mean(np.square(expected[1:]))))
 
 
 # -- chance ------------------------------------------------------------------------------------------------------------
@@ -459,6 +599,20 @@ def test_all_assignments_are_tried_where_they_are_few() -> None:
     assert chance.least_p(6, 6, paired=False, n_resamples=1999) == 2 / 924
     assert chance.least_p(3, 4, paired=False, n_resamples=1999) == 1 / 35
     assert chance.least_p(20, 20, paired=False, n_resamples=200) == 1 / 200
+    # Of 2048 assignments 1999 are drawn: the one that is there can be the largest alone, its mirror image not drawn.
+    assert chance.least_p(11, 11, paired=True, n_resamples=1999) == 1 / 1999
+
+
+@pytest.mark.parametrize(("n_a", "n_b", "paired"), [(11, 11, True), (3, 3, False), (2, 5, False), (4, 4, True)])
+def test_no_p_value_is_below_the_least_possible(n_a: int, n_b: int, paired: bool) -> None:
+    rng = np.random.default_rng(0)
+    a, b = features(rng, n_a), features(rng, n_b, 5.0)  # far apart: no assignment comes near
+    for seed in range(20):
+        found = distance.chance_of(a, b, paired=paired, n_resamples=2000, seed=seed)
+        assert found.distance_p is not None
+        assert found.least_p is not None
+        assert found.least_p <= found.distance_p
+        assert n_a > 10 or found.distance_p == pytest.approx(found.least_p)  # all assignments are tried
 
 
 def features(rng: np.random.Generator, n: int, shift: float = 0.0) -> NDArray[np.float64]:
@@ -568,9 +722,32 @@ def test_halves_of_one_network_are_told_apart_as_often_as_chance_would_and_other
     assert other.joint_pair(0, 1).own > other.joint_pair(0, 1).by_chance
 
 
+def test_a_third_network_does_not_change_what_may_change_places() -> None:
+    a, b = (network(i, h=8, layers=4) for i in range(2))
+    seen: list[list[int]] = []
+
+    def told(tables_: Any) -> Any:
+        seen.append(joint_strata(tables_).tolist())
+        return joint_strata(tables_)
+
+    joint_strata = joint.depth_strata
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint, "depth_strata", told)
+        pa.compare(a, b, network(2, h=8, layers=1), names=list("abc"), shared=True, n_draws=1, n_resamples=100)
+    assert seen == [[0, 0, 1, 1, 2, 2, 3, 3] * 2, [0] * 16, [0] * 16]
+
+
 def test_scores_are_embedded_less_what_softmax_cannot_see() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((6, 6, 5))
     rows = 10 * rng.standard_normal((6, 1, 5))
     found = pa.compare(x, 3 * (x + rows), shared=True, n_draws=1, n_resamples=100)
     assert found.joint_pair(0, 1).energy == pytest.approx(0, abs=1e-9)
+
+
+def test_hidden_cells_of_log_weights_never_reach_an_exponential() -> None:
+    seen = np.tril(np.ones((4, 4), bool))
+    x = np.where(seen[:, :, None], np.log(attention_like(4, 4, 3, 0)), 777.0)
+    one = pa.NetworkTensor(x, "logweights", visible=seen).without([0])
+    other = pa.NetworkTensor(np.where(seen[:, :, None], x, 0), "logweights", visible=seen).without([0])
+    assert one.meta["dropped"] == other.meta["dropped"]  # the suite turns warnings into errors

@@ -26,6 +26,19 @@ def _star(n: int) -> pa.PartitionTree:
     return pa.PartitionTree.from_labels(np.zeros(n, int))
 
 
+# -- any scale ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+def test_mantels_correlation_has_no_scale(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (m + m.T for m in rng.random((2, 6, 6)) * (1 - np.eye(6)))
+    plain = pa.mantel(a, b, n_permutations=50, seed=0)
+    scaled = pa.mantel(scale * a, b, n_permutations=50, seed=0)
+    assert scaled.correlation == pytest.approx(plain.correlation, rel=1e-12)
+    assert scaled.p_value == plain.p_value
+
+
 # -- distance and cophenetic correlation ------------------------------------------------------------------------------
 
 

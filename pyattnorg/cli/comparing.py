@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +54,14 @@ def run(job: Job, *, quiet: bool = False, as_json: bool = False) -> None:
 
             if job.threads is not None:
                 set_num_threads(job.threads)
-            found = compare(*networks, names=named, size=size, progress=advance, **job.choices)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always", UserWarning)
+                found = compare(*networks, names=named, size=size, progress=advance, **job.choices)
         if job.picture is not None:
             with stages.stage("draw"):
                 _draw(found, job.picture, overwrite=job.overwrite)
+    for text in () if quiet else dict.fromkeys(str(one.message) for one in told):
+        typer.echo(f"pyattnorg: {text}", err=True)
     files = {} if job.picture is None else {"picture": str(job.picture)}
     if as_json:
         print_json(found.to_dict() | {"seconds": stages.seconds, "files": files})
@@ -78,7 +84,12 @@ def _checked(job: Job) -> list[list[str]]:
     asked = (job.text, job.text_file, job.image, job.max_length, *job.loading.values())
     if all(_is_file(one) or is_store(one) for parts in wanted for one in parts) and any(o is not None for o in asked):
         raise ValueError("NETWORK: got files and stores only, which have their inputs; give no input, model or length")
+    for part in (part for parts in wanted for part in parts if _is_file(part)):
+        if not Path(part).is_file():
+            raise FileNotFoundError(f"NETWORK: {part} does not exist, or is no file")
     if job.picture is not None:
+        if find_spec("matplotlib") is None:
+            raise ImportError("matplotlib is needed to draw: pip install 'pyattnorg[viz]'")
         if job.picture.exists() and not job.overwrite:
             raise FileExistsError(f"--picture: {job.picture} is there already; pass --overwrite to replace it")
         if job.picture.suffix.lower() not in (".svg", ".pdf", ".png"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pyattnorg.checks import one_of, whole
-from pyattnorg.comparison.distance import chance_of, distance_of, features_of
+from pyattnorg.comparison.distance import Bools, chance_of, counted_parts, distance_of, features_of
 from pyattnorg.comparison.draws import NULL, Null, Positions, draw_of, null_of, stream
 from pyattnorg.comparison.joint import joint_of
 from pyattnorg.comparison.networks import Network, are_paired, are_shared, common_size, read_networks
@@ -17,6 +18,7 @@ from pyattnorg.comparison.quantities import Measured, measure
 from pyattnorg.comparison.result import Comparison, Pair, Portrait, portrait_of
 from pyattnorg.progress import Progress, Stages
 from pyattnorg.questionnaire import Questionnaire
+from pyattnorg.threads import one_blas_thread
 
 TOTAL_DRAWS = 12  # of a network, spread over its inputs, where no number is asked for
 JOINT_DRAWS = 6
@@ -52,23 +54,23 @@ def compare(
     size : (int, int, int), optional
         Queries, keys and heads of the sub-tensors; by default the least of any network, at most 64, 64 and 72.
     n_draws : int, optional
-        Sub-tensors of every input; by default 12 of a network, divided among its inputs. An input that has just
-        this size is drawn as often, each time with another null.
+        Sub-tensors of every input; by default 12 of a network, divided among its inputs, and one at least. An input
+        that has just this size is drawn as often, each time with another null.
     positions : {"run", "scattered"}
         Tokens that are neighbours, or any; see docs/compare.md.
     null : {"row", "head", "tensor"}
         Among which visible cells the null permutes.
     shared : bool, optional
-        Whether input i is the same tokens for every network: then all heads are embedded together. By default where
-        the tensors name their tokens, and alike (and, of images, name one input in ``meta["input"]``). Arrays do not,
-        so it has to be said.
+        Whether input i is the same tokens for every network: then heads are embedded together, as many of each as
+        `size` has. By default where the tensors name their tokens, and alike (and, of images, name one input in
+        ``meta["input"]``). Arrays do not, so it has to be said.
     paired : bool, optional
         Whether input i is the same for every network, such as one text in the tokens of each. By default where
         `shared`, or where ``meta["input"]`` says so.
     n_resamples : int
         Of bootstraps and permutation tests.
     random_state : int
-        Seed of draws, nulls and resampling.
+        Seed of draws, nulls and resampling, and of trees that are cut at random.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
     **options
@@ -84,17 +86,33 @@ def compare(
     ValueError
         Fewer than two networks, different kinds, a size that is not there, lists of tensors with different heads.
     TypeError
-        A capture with several tensors, a file name, an unknown option.
+        A capture with several tensors, a file name, what is no tensor, an unknown option.
+
+    Warns
+    -----
+    UserWarning
+        An input that is there twice; one key, among which nothing can change places.
     """
     one_of(positions, "positions", ("run", "scattered"))
     one_of(null, "null", ("row", "head", "tensor"))
     n_resamples = whole(n_resamples, "n_resamples", at_least=100)
     seed = whole(random_state, "random_state", at_least=0)
-    unknown = sorted(set(options) - set(Questionnaire().get_params()))
+    known = Questionnaire().get_params()
+    unknown = sorted(set(options) - set(known))
     if unknown:
         raise TypeError(f"{unknown[0]}: no option of compare or of Questionnaire")
+    if "given" in np.atleast_1d(np.asarray(options.get("tree"), object)).tolist():
+        raise ValueError("tree: got 'given', expected another kind: every sub-tensor gets trees of its own")
+    options = {"random_state": seed} | options  # trees that are cut at random have the seed of all else
     read = read_networks(networks, names)
     shape = common_size(read, size)
+    if shape[1] == 1:
+        warnings.warn(
+            "size: got one key, among which nothing can change places; contrasts with the null by rows are 0 then. "
+            "Give longer inputs, or a larger size",
+            UserWarning,
+            stacklevel=2,
+        )
     is_shared = are_shared(read, shared)
     is_paired = are_paired(read, paired, shared=is_shared)
     each = None if n_draws is None else whole(n_draws, "n_draws", at_least=1)
@@ -113,8 +131,9 @@ def compare(
         draws = _joint_draws(read, shape)
         joint = joint_of(read, shape, positions, draws, options, n_resamples=n_resamples, seed=seed)
     stages.end()
+    counted = counted_parts(features)
     pairs = {
-        (a, b): _pair(portraits, features, a, b, paired=is_paired, n_resamples=n_resamples, seed=seed)
+        (a, b): _pair(portraits, features, a, b, counted, paired=is_paired, n_resamples=n_resamples, seed=seed)
         for a, b in combinations(range(len(read)), 2)
     }
     return Comparison(
@@ -160,8 +179,17 @@ def _joint_draws(networks: Sequence[Network], size: tuple[int, int, int]) -> lis
 
 
 def _pair(
-    portraits: Sequence[Portrait], features: Sequence[Any], a: int, b: int, *, paired: bool, n_resamples: int, seed: int
+    portraits: Sequence[Portrait],
+    features: Sequence[Any],
+    a: int,
+    b: int,
+    counted: Bools,
+    *,
+    paired: bool,
+    n_resamples: int,
+    seed: int,
 ) -> Pair:
-    chance = chance_of(features[a], features[b], paired=paired, n_resamples=n_resamples, seed=seed)
+    with one_blas_thread():
+        chance = chance_of(features[a], features[b], paired=paired, n_resamples=n_resamples, seed=seed, counted=counted)
     shift = features[a].mean(0) - features[b].mean(0)
-    return Pair.of(portraits[a], portraits[b], shift, float(distance_of(shift)), chance)
+    return Pair.of(portraits[a], portraits[b], shift, float(distance_of(shift, counted)), chance, counted)

@@ -74,7 +74,10 @@ def p_value(statistics: Floats) -> float:
 
 
 def least_p(n_a: int, n_b: int, *, paired: bool, n_resamples: int) -> float:
-    """The smallest p that `p_value` can give for a distance: where the sides can be exchanged, that comes out twice."""
+    """The smallest p that `p_value` can give for a distance.
+
+    Where all assignments are tried and the sides can be exchanged, the largest comes out twice; of assignments that
+    were drawn, the one that is there may be the largest alone.
+    """
     total = 2**n_a if paired else comb(n_a + n_b, n_a)
-    twice = 2 if n_a == n_b else 1
-    return twice / total if total <= n_resamples else max(1 / n_resamples, twice / total)
+    return (2 if n_a == n_b else 1) / total if total <= n_resamples else 1 / n_resamples

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,9 +27,11 @@ from pyattnorg.comparison.quantities import (
 )
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 N = len(QUANTITIES)
 UNITS = np.array([quantity.unit for quantity in QUANTITIES])
 PARTS = (*NAMES, "heads", "spectrum")
+COUNTED = np.append(UNITS > 0, [True, True])
 
 
 def features_of(measured: list[Measured]) -> Floats:
@@ -49,11 +52,16 @@ def parts_of(difference: Floats) -> Floats:
     return np.concatenate([counted, rest], axis=-1)
 
 
-def distance_of(difference: Floats) -> Floats:
-    """The distance, (...), from differences of features; what was not measured is left out."""
-    parts = parts_of(difference)
-    counted = np.isfinite(parts).reshape(-1, parts.shape[-1]).all(axis=0) & np.append(UNITS > 0, [True, True])
-    found: Floats = np.sqrt(np.mean(np.square(parts[..., counted]), axis=-1))
+def counted_parts(features: Sequence[Floats]) -> Bools:
+    """Which parts count in all distances: those that were measured in every input of every network, (parts,)."""
+    rows = np.concatenate([np.isfinite(parts_of(of_network)) for of_network in features])
+    found: Bools = rows.all(axis=0) & COUNTED
+    return found
+
+
+def distance_of(difference: Floats, counted: Bools = COUNTED) -> Floats:
+    """The distance, (...), from differences of features, by the parts that count."""
+    found: Floats = np.sqrt(np.mean(np.square(parts_of(difference)[..., counted]), axis=-1))
     return found
 
 
@@ -70,13 +78,13 @@ class Chance(NamedTuple):
     least_p: float | None
 
 
-def chance_of(a: Floats, b: Floats, *, paired: bool, n_resamples: int, seed: int) -> Chance:
+def chance_of(a: Floats, b: Floats, *, paired: bool, n_resamples: int, seed: int, counted: Bools = COUNTED) -> Chance:
     """Intervals and p values of the difference of two networks, from features (inputs, features) of each."""
     if min(len(a), len(b)) < 2:
         nothing = np.full(N, np.nan)
         return Chance(nothing, nothing, nothing, None, None, None, None, None)
     if (len(a), a.tobytes()) > (len(b), b.tobytes()):  # one order for both ways to ask, so that only signs differ
-        turned = chance_of(b, a, paired=paired, n_resamples=n_resamples, seed=seed)
+        turned = chance_of(b, a, paired=paired, n_resamples=n_resamples, seed=seed, counted=counted)
         return turned._replace(low=-turned.high, high=-turned.low)
     rng = np.random.default_rng((seed, len(a), len(b)))
     first = resample_weights(len(a), n_resamples, rng)
@@ -84,11 +92,11 @@ def chance_of(a: Floats, b: Floats, *, paired: bool, n_resamples: int, seed: int
     shifts = first @ a - second @ b
     n = min(len(a), len(b))
     low, high = bootstrap_interval(shifts[:, :N], n)
-    here = float(distance_of(a.mean(0) - b.mean(0)))
-    ends = distance_interval(distance_of(shifts), here, n)
+    here = float(distance_of(a.mean(0) - b.mean(0), counted))
+    ends = distance_interval(distance_of(shifts, counted), here, n)
     sides, _ = side_weights(len(a), len(b), paired=paired, n_resamples=n_resamples, rng=rng)
     moved = sides @ np.concatenate([a, b])
-    distances = distance_of(moved)
+    distances = distance_of(moved, counted)
     p = np.array([p_value(np.abs(moved[:, i])) if np.isfinite(moved[:, i]).all() else np.nan for i in range(N)])
     return Chance(
         low,
@@ -120,4 +128,14 @@ def mean_interval(rows: Floats, n_resamples: int, seed: int) -> tuple[Floats, Fl
     return bootstrap_interval(weights @ rows, len(rows))
 
 
-__all__ = ["LEVEL", "PARTS", "Chance", "chance_of", "distance_of", "features_of", "mean_interval", "parts_of"]
+__all__ = [
+    "LEVEL",
+    "PARTS",
+    "Chance",
+    "chance_of",
+    "counted_parts",
+    "distance_of",
+    "features_of",
+    "mean_interval",
+    "parts_of",
+]

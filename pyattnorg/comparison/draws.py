@@ -80,17 +80,16 @@ def sub_tensor(network: NetworkTensor, queries: Indices, keys: Indices, heads: I
 
 
 def _cells(network: NetworkTensor, queries: Indices, keys: Indices, heads: Indices) -> tuple[FloatArray, BoolArray]:
-    """Values and what is visible of them; of a network on disk one head after the other is read."""
+    """Values and what is visible of them; of a network on disk one head after the other is read, and no other rows."""
     if network.in_memory:
         at = np.ix_(queries, keys, heads)
         return network.values[at], network.visible_cells()[at]
+    rows = slice(int(queries[0]), int(queries[-1]) + 1)
     values, seen = [], []
     for head in heads.tolist():
-        one = network.take_heads([head])
-        at = np.ix_(queries, keys, np.zeros(1, np.int64))
-        values.append(one.values[at])
-        seen.append(one.visible_cells()[at])
-    return np.concatenate(values, 2), np.concatenate(seen, 2)
+        values.append(network.head(head, rows)[np.ix_(queries - queries[0], keys)])
+        seen.append(network.take_heads([head]).visible_cells()[np.ix_(queries, keys, np.zeros(1, np.int64))])
+    return np.stack(values, 2), np.concatenate(seen, 2)
 
 
 def filled(values: FloatArray, seen: BoolArray, kind: str) -> FloatArray:

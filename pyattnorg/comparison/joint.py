@@ -1,4 +1,4 @@
-"""All heads of all networks in one place, where these were given the same tokens."""
+"""Heads of all networks in one place, as many of each, where these were given the same tokens."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pyattnorg.comparison.networks import Network
 from pyattnorg.diffusion import diffusion_map
 from pyattnorg.head_table import Heads
 from pyattnorg.questionnaire import Questionnaire
+from pyattnorg.threads import one_blas_thread
 
 Floats = NDArray[np.float64]
 NEIGHBOURS = 5
@@ -79,13 +80,14 @@ def joint_of(
     distances = total / count
     tables = [network.inputs[0].heads.take(some) for network, some in zip(networks, heads)]
     owner = np.repeat(np.arange(len(networks)), [len(some) for some in heads])
-    strata = depth_strata(tables)
     pairs = {}
     for a, b in combinations(range(len(networks)), 2):
         use = np.flatnonzero((owner == a) | (owner == b))
-        pairs[a, b] = compared(
-            distances[np.ix_(use, use)], owner[use] == a, strata[use], n_resamples=n_resamples, seed=seed
-        )
+        strata = depth_strata([tables[a], tables[b]])  # of these two: a third network has no say
+        with one_blas_thread():
+            pairs[a, b] = compared(
+                distances[np.ix_(use, use)], owner[use] == a, strata, n_resamples=n_resamples, seed=seed
+            )
     k = min(3, n - 1)
     coordinates = np.asarray(diffusion_map(dual_affinity(distances), n_components=k).coordinates, np.float64)
     labels = tuple(label for table in tables for label in table.labels)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,34 +42,78 @@ def read_networks(given: Sequence[Any], names: Sequence[str] | None) -> tuple[Ne
     """
     if len(given) < 2:
         raise ValueError(f"networks: got {len(given)}, expected two or more to compare")
-    if names is None:
-        names = _told_names(given)
-    elif isinstance(names, str) or len(names) != len(given):
-        raise ValueError(f"names: got {names!r}, expected one for each of {len(given)} networks")
-    names = [str(name) for name in names]
-    if len(set(names)) < len(names):
-        raise ValueError(f"names: got {names}, expected different ones")
-    found = []
-    for name, one in zip(names, given):
-        several = isinstance(one, (list, tuple))
-        if several and not one:
-            raise ValueError(f"{name}: got an empty list, expected a tensor for at least one input")
-        tensors = tuple(_tensor(each, name) for each in (one if several else [one]))
-        heads = {tensor.labels for tensor in tensors}
-        if len(heads) > 1:
-            raise ValueError(
-                f"{name}: its inputs have different heads ({', '.join(str(len(h)) for h in heads)}), expected the "
-                "tensors of one network on several inputs; other networks are arguments of their own"
-            )
-        found.append(Network(name, tensors))
+    found = tuple(_network(one, name) for one, name in zip(given, _names(given, names)))
     kinds = {tensor.kind for network in found for tensor in network.inputs}
     if len(kinds) > 1:
         said = ", ".join(f"{network.name} {network.inputs[0].kind}" for network in found)
         raise ValueError(f"networks: got different kinds ({said}), expected all scores or all weights")
-    return tuple(found)
+    return found
 
 
-def _tensor(one: Any, name: str) -> NetworkTensor:
+def _names(given: Sequence[Any], names: Sequence[str] | None) -> list[str]:
+    if names is None:
+        return _told_names(given)
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise ValueError(f"names: got {names!r}, expected one for each of {len(given)} networks")
+    found = [str(name) for name in names]
+    if len(found) != len(given):
+        raise ValueError(f"names: got {found}, expected one for each of {len(given)} networks")
+    if len(set(found)) < len(found) or "" in found:
+        raise ValueError(f"names: got {found}, expected different ones, none of them empty")
+    return found
+
+
+def _network(given: Any, name: str) -> Network:
+    several = isinstance(given, (list, tuple))
+    if several and not given:
+        raise ValueError(f"{name}: got an empty list, expected a tensor for at least one input")
+    tensors = tuple(_without_padding(_tensor(one, name, several), name) for one in (given if several else [given]))
+    for at, tensor in enumerate(tensors):
+        if tensor.labels != tensors[0].labels:
+            here, those = (f"{len(t.labels)}, from {t.labels[0]} to {t.labels[-1]}" for t in (tensor, tensors[0]))
+            raise ValueError(
+                f"{name}: its inputs have different heads: input {at + 1} has {here}, input 1 {those}; expected the "
+                "tensors of one network on several inputs, with the same heads in the same order; other networks are "
+                "arguments of their own"
+            )
+    for first, second in repeated(tensors):
+        warnings.warn(
+            f"{name}: inputs {first + 1} and {second + 1} hold the same numbers; p values and intervals take them for "
+            "two inputs and say too much. Give every input once",
+            UserWarning,
+            stacklevel=5,
+        )
+    return Network(name, tensors)
+
+
+def _without_padding(tensor: NetworkTensor, name: str) -> NetworkTensor:
+    """Self-attention without the tokens that no query of any head can see, as `pyattnorg.capture` gives it."""
+    if not tensor.in_memory or tensor.visible is None or tensor.shape[0] != tensor.shape[1]:
+        return tensor
+    unseen = np.flatnonzero(~tensor.visible.any(0 if tensor.visible.ndim == 2 else (0, 2)))
+    if len(unseen) == tensor.shape[1]:
+        raise ValueError(f"{name}: visible: no cell is visible, so there is nothing to compare; check the mask")
+    return tensor.without(unseen.tolist()) if len(unseen) else tensor
+
+
+def repeated(tensors: Sequence[NetworkTensor]) -> list[tuple[int, int]]:
+    """Inputs that are there twice: the first of equal ones with each other one. Heads are read one at a time."""
+    like: dict[Any, list[int]] = {}
+    found = []
+    for at, tensor in enumerate(tensors if len(tensors) > 1 else ()):
+        key = (tensor.shape, hashlib.sha256(tensor.head(0).tobytes()).digest())
+        for other in like.setdefault(key, []):
+            if tensor is tensors[other] or all(
+                np.array_equal(tensor.head(i), tensors[other].head(i)) for i in range(1, len(tensor))
+            ):
+                found.append((other, at))
+                break
+        else:
+            like[key].append(at)
+    return found
+
+
+def _tensor(one: Any, name: str, several: bool) -> NetworkTensor:
     if isinstance(one, Organization):
         return one.network
     if isinstance(one, NetworkTensor):
@@ -78,10 +124,17 @@ def _tensor(one: Any, name: str) -> NetworkTensor:
         raise TypeError(f"{name}: got a part of a capture, expected one of its tensors: pass its .weights or .scores")
     if isinstance(one, (str, os.PathLike)):
         raise TypeError(f"{name}: got {one!r}, expected a tensor: capture a model, or load an organisation")
+    if not hasattr(one, "__array__") and not hasattr(one, "__dlpack__") and not isinstance(one, (list, tuple)):
+        raise TypeError(
+            f"{name}: got {type(one).__name__}, expected a NetworkTensor, an Organization, an array (queries, keys, "
+            "heads), or a list of these, one an input"
+        )
     try:
         return NetworkTensor(one)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+    except (TypeError, ValueError) as error:
+        hint = "; a list is one network on several inputs" if several else ""
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(f"{name}: {error}{hint}") from None
 
 
 def _told_names(given: Sequence[Any]) -> list[str]:
@@ -103,7 +156,7 @@ def common_size(networks: Sequence[Network], size: Sequence[int] | None) -> tupl
     if size is None:
         q, k, h = (min(n, most) for n, most in zip(least, MOST))
         return q, k, h
-    if isinstance(size, (str, bytes)) or not hasattr(size, "__len__") or len(size) != 3:
+    if isinstance(size, (str, bytes)) or not hasattr(size, "__getitem__") or np.shape(size) != (3,):
         raise ValueError(f"size: got {size!r}, expected (queries, keys, heads)")
     q, k, h = (whole(n, "size", at_least=1) for n in size)
     for asked, there, axis in zip((q, k, h), least, AXES):
@@ -122,6 +175,7 @@ def are_shared(networks: Sequence[Network], shared: bool | None) -> bool:
     ValueError
         It was said, but numbers of inputs or of tokens differ.
     """
+    shared = _said(shared, "shared")
     first = networks[0].inputs
     fits = all(
         len(network.inputs) == len(first) and all(a.shape[:2] == b.shape[:2] for a, b in zip(first, network.inputs))
@@ -139,7 +193,13 @@ def are_shared(networks: Sequence[Network], shared: bool | None) -> bool:
         )
     if shared and not fits:
         raise ValueError("shared: got True, but the networks have different numbers of inputs or of tokens")
-    return bool(shared)
+    return shared
+
+
+def _said(value: bool | None, name: str) -> bool | None:
+    if value is not None and not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name}: got {value!r}, expected True, False or None")
+    return None if value is None else bool(value)
 
 
 def _are_places(names: Sequence[str]) -> bool:
@@ -155,6 +215,7 @@ def are_paired(networks: Sequence[Network], paired: bool | None, *, shared: bool
     ValueError
         It was said, but numbers of inputs differ.
     """
+    paired = _said(paired, "paired")
     if len({len(network.inputs) for network in networks}) > 1:
         if paired:
             raise ValueError(
@@ -162,6 +223,6 @@ def are_paired(networks: Sequence[Network], paired: bool | None, *, shared: bool
             )
         return False
     if paired is not None:
-        return bool(paired)
+        return paired
     told = [[tensor.meta.get("input") for tensor in network.inputs] for network in networks]
     return shared or (None not in told[0] and all(one == told[0] for one in told))

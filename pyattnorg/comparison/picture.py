@@ -56,10 +56,9 @@ def draw_quantities(comparison: Comparison, ax: Any) -> None:
         for row, i in enumerate(counted):
             unit = QUANTITIES[i].unit
             middle, low, high = (x / unit for x in (p.contrasts[i], p.low[i], p.high[i]))
-            if np.isfinite([middle, low, high]).all():
-                y = row + 0.6 * ((j + 0.5) / n - 0.5)
-                ax.plot([low, high], [y, y], color=f"C{j}", linewidth=1.4)
-                ax.plot([middle], [y], "o", color=f"C{j}", markersize=4)
+            y = row + 0.6 * ((j + 0.5) / n - 0.5)  # what is NaN is not drawn
+            ax.plot([low, high], [y, y], color=f"C{j}", linewidth=1.4)
+            ax.plot([middle], [y], "o", color=f"C{j}", markersize=4)
     arrow = {"lower": "\N{LEFTWARDS ARROW} ", "higher": "\N{RIGHTWARDS ARROW} ", "": ""}
     names = [arrow[QUANTITIES[i].better] + QUANTITIES[i].name for i in counted]
     ax.axvline(0, color="0.7", linewidth=0.8)

@@ -106,7 +106,12 @@ def measure(x: FloatArray, null: FloatArray, options: Mapping[str, Any]) -> Meas
 
 
 def numbers(x: FloatArray, options: Mapping[str, Any]) -> Numbers:
-    """All quantities of a tensor, organised by itself."""
+    """All quantities of a tensor, organised by itself. None depends on its scale."""
+    peak = float(np.abs(x).max())
+    shift = -int(np.frexp(peak)[1])
+    x = np.ldexp(x, shift)  # by a power of two, exactly: no square leaves the range of numbers
+    if options.get("missing") is not None:
+        options = {**options, "missing": float(np.ldexp(options["missing"], shift))}
     fitted = Questionnaire(**options).fit(x)
     c = fitted.coefficients()
     tree, distances, h = fitted.trees_[2], fitted.distances_[2], x.shape[2]

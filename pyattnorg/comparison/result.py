@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.comparison.chance import DRAWS_LEVEL
-from pyattnorg.comparison.distance import PARTS, Chance, mean_interval, parts_of
+from pyattnorg.comparison.distance import COUNTED, PARTS, Bools, Chance, mean_interval, parts_of
 from pyattnorg.comparison.joint import Joint, JointPair
 from pyattnorg.comparison.networks import Network
 from pyattnorg.comparison.quantities import QUANTITIES, Measured
 from pyattnorg.head_table import Heads
+from pyattnorg.threads import one_blas_thread
 
 Floats = NDArray[np.float64]
 N = len(QUANTITIES)
@@ -36,7 +37,8 @@ class Portrait:
     n_inputs, n_draws : int
         `n_draws` of every input.
     values, null, contrasts, low, high : ndarray, shape (quantities,)
-        Means over inputs, and the interval of the contrasts; NaN where something cannot be measured.
+        Means over inputs, and the interval of the contrasts; NaN where something cannot be measured, and as the ends of
+        an interval of one draw of one input.
     over : {"inputs", "draws"}
         What the interval is over: a bootstrap of inputs, or, with one input, the middle 90 % of its draws.
     heads : ndarray, shape (heads,)
@@ -77,11 +79,14 @@ def portrait_of(
         return found
 
     if len(measured) > 1:
-        over, (low, high) = "inputs", mean_interval(features[:, :N], n_resamples, seed)
+        with one_blas_thread():
+            over, (low, high) = "inputs", mean_interval(features[:, :N], n_resamples, seed)
     else:
         tail = 50 * (1 - DRAWS_LEVEL)
         rows = np.array([one.contrasts for one in measured[0][0]])
         over, (low, high) = "draws", np.percentile(rows, [tail, 100 - tail], axis=0)
+        if len(rows) < 2:  # one draw says nothing of how much draws differ
+            low, high = np.full((2, N), np.nan)
     total, count = np.zeros(network.n_heads), np.zeros(network.n_heads)
     for draws, heads in measured:
         for one, at in zip(draws, heads):
@@ -116,7 +121,7 @@ class Pair:
     distance : float
         Root mean square of the counted `parts`.
     parts : dict of float
-        Size of every difference in its unit; NaN where it cannot be measured.
+        Size of every difference in its unit; NaN where it cannot be measured in some network of the comparison.
     shift : ndarray, shape (quantities,)
         Contrasts of a less those of b.
     chance : Chance
@@ -135,9 +140,10 @@ class Pair:
     heads_correlation: float | None
 
     @classmethod
-    def of(cls, a: Portrait, b: Portrait, shift: Floats, distance: float, chance: Chance) -> Pair:
-        """The pair of two portraits, from the difference of their features."""
-        parts = {name: float(size) for name, size in zip(PARTS, parts_of(shift))}
+    def of(cls, a: Portrait, b: Portrait, shift: Floats, distance: float, chance: Chance, counted: Bools) -> Pair:
+        """The pair of two portraits, from the difference of their features and which parts of it count."""
+        sizes = np.where(counted | ~COUNTED, parts_of(shift), np.nan)
+        parts = {name: float(size) for name, size in zip(PARTS, sizes)}
         return cls(a.name, b.name, distance, parts, shift[:N], chance, _correlation_of_heads(a, b))
 
 
@@ -195,9 +201,9 @@ class Comparison:
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
-        """Quantities that could not be measured in some network, and so are in no distance."""
-        bad = np.isnan(np.array([portrait.contrasts for portrait in self.portraits])).any(axis=0).tolist()
-        return tuple(quantity.name for quantity, is_bad in zip(QUANTITIES, bad) if is_bad)
+        """What could not be measured in some network, and so is in no distance of this comparison."""
+        parts = next(iter(self.pairs.values())).parts
+        return tuple(name for name, size in parts.items() if np.isnan(size))
 
     def pair(self, a: str | int, b: str | int) -> Pair:
         """The pair of two networks by name or number, in the order in which they were given."""

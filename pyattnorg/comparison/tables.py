@@ -13,6 +13,17 @@ if TYPE_CHECKING:
     from pyattnorg.comparison.result import Comparison, Pair
 
 
+LEGEND = "distance: 1 where quantities differ by about one unit each, such as entropies by a tenth (docs/compare.md, 4)"
+P_LEGEND = (
+    "p: how often as much comes of giving the inputs to the two networks at random. No distance of samples is 0:",
+    "compare a network with itself on other inputs to see what counts (docs/compare.md, 8)",
+)
+JOINT_LEGEND = (
+    "joint: heads of both in one embedding, 0 where they lie alike, 1 apart; own neighbours: nearest heads that are of",
+    "the same network",
+)
+
+
 def quantity_rows(comparison: Comparison) -> list[dict[str, Any]]:
     """One row for each network and quantity: value, null's value, contrast with interval, and how to read it."""
     rows = []
@@ -136,9 +147,13 @@ def summary(comparison: Comparison) -> str:
     for p in comparison.portraits:
         cell = "".join(f"{_interval(p, i):>24s}" for i in shown)
         lines.append(f"{p.name.ljust(wide)}  {p.n_inputs:6d} x {p.n_draws:<5d}{cell}")
-    if any(p.over == "draws" for p in comparison.portraits):
-        lines.append("with one input, the middle 90 % of its draws; else 95 % intervals over inputs")
-    lines.append("")
+    over = {p.over for p in comparison.portraits}
+    said = {"inputs": "95 % intervals over inputs", "draws": "of one input, the middle 90 % of its draws"}
+    lines += [
+        "against its own numbers permuted: a ratio below 1, or a difference above 0, is better organised",
+        f"in brackets {'; '.join(what for name, what in said.items() if name in over)}",
+        "",
+    ]
     for row, pair in zip(pair_rows(comparison), comparison.pairs.values()):
         lines.append(f"{pair.a} and {pair.b}: " + "; ".join(_said(row)))
         largest = sorted((name for name in pair.parts if pair.parts[name] > 0), key=lambda n: -pair.parts[n])[:3]
@@ -146,16 +161,18 @@ def summary(comparison: Comparison) -> str:
             lines.append("    most in " + ", ".join(f"{name} {pair.parts[name]:.2f}" for name in largest))
     if comparison.unmeasured:
         lines.append(f"not measured, so in no distance: {', '.join(comparison.unmeasured)}")
+    tested = any(pair.chance.distance_p is not None for pair in comparison.pairs.values())
+    lines += ["", LEGEND, *(P_LEGEND if tested else ()), *(JOINT_LEGEND if comparison.joint is not None else ())]
     return "\n".join(lines)
 
 
 def _interval(portrait: Any, i: int) -> str:
     ratio = QUANTITIES[i].contrast == "ratio"
     numbers = [portrait.contrasts[i], portrait.low[i], portrait.high[i]]
-    if not np.isfinite(numbers).all():
+    if not np.isfinite(numbers[0]):
         return "not measured"
     middle, low, high = (math.exp(x) if ratio else x for x in numbers)
-    return f"{middle:.3f} ({low:.3f}, {high:.3f})"
+    return f"{middle:.3f} ({low:.3f}, {high:.3f})" if np.isfinite(low) else f"{middle:.3f} (one draw)"
 
 
 def _said(row: dict[str, Any]) -> list[str]:
@@ -163,9 +180,9 @@ def _said(row: dict[str, Any]) -> list[str]:
     if row["p"] is None:
         said.append("no p value, which needs several inputs of each")
     else:
-        said[0] += f" ({row['low']:.2f} to {row['high']:.2f}), {row['floor']:.2f} by chance"
-        least = f", the least possible {row['least_p']:.2g}" if row["least_p"] > 0.05 else ""
-        said.append(f"p = {row['p']:.2g}{least}")
+        said[0] += f" ({row['low']:.2f} to {row['high']:.2f}), {row['floor']:.2f} when inputs change sides"
+        few = f" (not decided: of so few inputs the least possible is {row['least_p']:.2g})"
+        said.append(f"p = {row['p']:.2g}{few if row['least_p'] > 0.05 else ''}")
     if "joint_energy" in row:
         said.append(
             f"joint {row['joint_energy']:.3f} (p = {row['joint_energy_p']:.2g}), own neighbours "
