@@ -218,7 +218,9 @@ def test_a_daemon_thread_within_a_kernel_ends_with_the_program(n: int) -> None:
 # -- Ctrl-C -----------------------------------------------------------------------------------------------------------
 
 LONG = """
+import signal
 import numpy as np, pyattnorg as pa
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background of a shell ignores it
 x = np.broadcast_to(np.random.default_rng(0).random((3000, 1), np.float32), (3000, 200_000))
 print("ready", flush=True)
 pa.{call}
