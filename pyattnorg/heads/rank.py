@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import nn
 
 from pyattnorg.capture.api import capture
 from pyattnorg.capture.inputs import Call
+from pyattnorg.capture.models import load_model
 from pyattnorg.capture.result import Capture
 from pyattnorg.capture.running import refuse_wrapped, unwrap
 from pyattnorg.checks import one_of, whole
@@ -47,7 +49,7 @@ def rank_heads(
 
     Parameters
     ----------
-    model : torch.nn.Module or LoadedModel
+    model : torch.nn.Module, LoadedModel, or name or folder of a model
     inputs : one example or a list of them, as `capture` takes it
         Without padding; of tensors that are batches, the first example's maps are looked at.
     by : names of measures
@@ -83,6 +85,8 @@ def rank_heads(
     if not names:
         raise ValueError("by: got no measure, expected at least one")
     stages = whole(stages, "stages", at_least=1)
+    if isinstance(model, (str, os.PathLike)):
+        model = load_model(model)
     refuse_wrapped(network_of(model))
     net = unwrap(network_of(model))
     calls = calls_of(model, inputs)
