@@ -55,6 +55,17 @@ def test_files(tmp_path: Path) -> None:
     assert (quiet.exit_code, quiet.output) == (0, "")
 
 
+def test_options_of_the_questionnaire(tmp_path: Path) -> None:
+    a, b = (saved(tmp_path, name, i) for i, name in enumerate("ab"))
+    run = runner.invoke(app, ["compare", a, b, "--draws", "1", "--json", "--set", "tree=flexible", "--set", "beta=0.5"])
+    tensors = [attention_like(8, 8, 6, seed) for seed in (0, 1)]
+    networks = [pa.NetworkTensor(x, "weights") for x in tensors]
+    wanted = pa.compare(*networks, names=["a", "b"], n_draws=1, tree="flexible", beta=0.5).to_dict()
+    assert json.loads(run.stdout)["pairs"] == json.loads(json.dumps(wanted))["pairs"]
+    wrong = runner.invoke(app, ["compare", a, b, "--set", "random_state=3"])
+    assert (wrong.exit_code, "--set: random_state is given twice" in wrong.stderr) == (1, True)
+
+
 def test_models_and_their_inputs(models: None, tmp_path: Path) -> None:
     (tmp_path / "page.txt").write_text("and a page")
     (tmp_path / "cat.png").write_bytes(b"cat")

@@ -14,7 +14,7 @@ from pyattnorg.cli.compare_command import compare
 from pyattnorg.cli.compress_commands import compress, decompress
 from pyattnorg.cli.failures import one_line
 from pyattnorg.cli.heads_commands import ablate, prune, rank
-from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Threads, named_model
+from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Setting, Threads, named_model
 from pyattnorg.cli.sources import is_store
 
 app = typer.Typer(
@@ -141,14 +141,7 @@ def analyze(
     schedule: Annotated[
         Schedule | None, typer.Option(help="Always the latest trees (refined, without it), or as the paper does.")
     ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any other option of the questionnaire, such as alpha=0.5 or alpha=[0,0,1]; also several.",
-        ),
-    ] = None,
+    setting: Setting = None,
     head: Annotated[str | None, typer.Option(help="Head that the report shows; the most involved without it.")] = None,
     device: Annotated[
         str | None, typer.Option(help="Device to run the model and to organise on, such as 'cuda'.")

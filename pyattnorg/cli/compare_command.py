@@ -10,7 +10,7 @@ import typer
 
 from pyattnorg.cli.failures import one_line
 from pyattnorg.cli.heads_commands import Device, Dtype, Image, Revision, Text, TextFile
-from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Threads
+from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Setting, Threads
 
 
 class Kind(str, Enum):
@@ -59,6 +59,7 @@ def compare(
     positions: Annotated[Positions, typer.Option(help="Tokens that are neighbours, or any.")] = Positions.run,
     null: Annotated[Null, typer.Option(help="Cells among which the null permutes.")] = Null.row,
     seed: Annotated[int, typer.Option(min=0, help="Seed of draws, nulls and resampling.")] = 0,
+    setting: Setting = None,
     max_length: Annotated[int | None, typer.Option(min=1, help="Cut every text to this many tokens.")] = None,
     picture: Annotated[
         Path | None, typer.Option(help="File for the picture; its ending says the format (.svg, .pdf, .png).")
@@ -78,6 +79,7 @@ def compare(
     """
     with one_line(debug):
         from pyattnorg.cli import comparing
+        from pyattnorg.cli.settings import settings
 
         job = comparing.Job(
             networks=networks,
@@ -89,7 +91,8 @@ def compare(
             group=group,
             max_length=max_length,
             picture=picture,
-            choices={"n_draws": n_draws, "positions": positions.value, "null": null.value, "random_state": seed},
+            choices={"n_draws": n_draws, "positions": positions.value, "null": null.value}
+            | settings(setting, {"random_state": seed}),
             size=size,
             loading={"device": device, "dtype": dtype, "revision": revision},
             threads=threads,

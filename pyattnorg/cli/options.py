@@ -10,6 +10,14 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the result
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and what --json asks for).")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else, on standard output.")]
 Debug = Annotated[bool, typer.Option("--debug", envvar="PYATTNORG_DEBUG", help="Show where an error came from.")]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any other option of the questionnaire, such as alpha=0.5 or alpha=[0,0,1]; also several.",
+    ),
+]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads to use; results do not depend on it.")]
 
 
@@ -21,4 +29,4 @@ def named_model(model: str | None, model_name_or_path: str | None) -> str:
     return named
 
 
-__all__ = ["Debug", "Json", "Overwrite", "Quiet", "Threads", "named_model"]
+__all__ = ["Debug", "Json", "Overwrite", "Quiet", "Setting", "Threads", "named_model"]
