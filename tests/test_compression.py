@@ -201,6 +201,32 @@ def test_constants(value: float, dtype: type) -> None:
     assert made.n_coefficients <= 1
 
 
+@pytest.mark.parametrize("form", ["haar", "factors"])
+@pytest.mark.parametrize(("dtype", "largest"), [
+    (np.float64, 1e-320), (np.float64, 1e-200), (np.float64, 1e-155), (np.float64, 1e160), (np.float64, 1.79e308),
+    (np.float32, 1e-44), (np.float32, 3.4e38),
+])  # fmt: skip
+def test_error_is_kept_at_the_ends_of_the_dtype(dtype: type, largest: float, form: Any) -> None:
+    unit = np.random.default_rng(0).uniform(-1, 1, (7, 6, 4))
+    visible = np.tri(7, 6, dtype=bool)
+    x = np.where(visible[:, :, None], unit * largest, 0).astype(dtype)
+    made = pa.compress(x, error=0.05, form=form, visible=visible)
+    back = made.reconstruct()
+    assert back.dtype == dtype
+    assert np.isfinite(back).all()
+    a, b = (np.ldexp(one[visible].astype(float), -np.frexp(largest)[1]) for one in (x, back))
+    true = np.linalg.norm(a - b) / np.linalg.norm(a)
+    assert 0 < true <= 0.05
+    assert made.error == pytest.approx(true, rel=1e-6)
+    assert np.array_equal(made.head(2), back[:, :, 2])
+
+
+def test_numbers_beyond_the_dtype_do_not_come_back() -> None:
+    x = np.full((4, 4, 3), np.finfo(np.float64).max)
+    x[0] /= 2
+    assert np.isfinite(pa.compress(x, error=0.3, trees=[None] * 3).reconstruct()).all()
+
+
 def test_invisible_cells_of_arrays_come_back_as_they_were_marked() -> None:
     x = np.random.default_rng(0).standard_normal((6, 6, 3)).astype(np.float32)
     for mark in (-np.inf, np.finfo(np.float32).min):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pyattnorg.arrays import FloatArray
 from pyattnorg.compression.factors import opened
+from pyattnorg.compression.quantize import in_dtype
 from pyattnorg.head_table import Heads
 from pyattnorg.memory import size_text
 from pyattnorg.network import NetworkTensor
@@ -197,7 +198,7 @@ class Compressed:
 
     def _finished(self, values: NDArray[np.float64], points: Sequence[NDArray[np.int64] | None]) -> FloatArray:
         """In the dtype that came, with nothing in invisible cells."""
-        out: FloatArray = values.astype(self._about["dtype"])
+        out: FloatArray = in_dtype(values, self._about)
         cells = self._stored.cells
         if cells is not None:
             for axis, some in enumerate(points[: cells.ndim]):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.arrays import Array, given, is_torch, mask_values, to_numpy
+from pyattnorg.compression.quantize import in_range
 from pyattnorg.haar import fitting_trees
 from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import Organization
@@ -27,7 +28,8 @@ class Intake:
     Attributes
     ----------
     values : float64
-        A number in every cell; of networks without the queries and keys that nothing sees.
+        A number in every cell, times ``2^-exponent`` of `about`; of networks without the queries and keys that nothing
+        sees.
     seen : bool array of the shape of `values`, optional
         Cells that count; None for all.
     trees : list of PartitionTree or None, optional
@@ -35,7 +37,7 @@ class Intake:
     mask : bool array, optional
         Visible cells as they came: of the whole shape, or of its first two axes.
     about : dict
-        The rest, JSON-ready: shape, dtype, and of networks kind, heads and names.
+        The rest, JSON-ready: shape, dtype, exponent where it is not 0, and of networks kind, heads and names.
     """
 
     values: NDArray[np.float64]
@@ -78,7 +80,7 @@ def _of_network(x: NetworkTensor, trees: Trees | None, visible: Array | None, *,
         values = fill_invisible(values, seen, "zero" if x.kind == "weights" else "mean")
     found = None if trees is None else fitting_trees(list(trees), values.shape)
     mask = None if x.visible is None or x.visible.all() else np.asarray(x.visible)
-    return Intake(values, seen, found, mask, about)
+    return _intake(values, seen, found, mask, about)
 
 
 def _columns(heads: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -119,4 +121,9 @@ def _of_array(x: Any, trees: Trees | None, visible: Array | None) -> Intake:
         single = fill_invisible(single, seen, "mean", axis=min(1, raw.ndim - 1))
     values = given(single, "x").values.astype(np.float64)
     found = None if trees is None else fitting_trees(trees, values.shape)
-    return Intake(values, seen, found, cells, about)
+    return _intake(values, seen, found, cells, about)
+
+
+def _intake(values: NDArray[np.float64], seen: Any, trees: Any, mask: Any, about: dict[str, Any]) -> Intake:
+    values, exponent = in_range(values)
+    return Intake(values, seen, trees, mask, about | {"exponent": exponent} if exponent else about)

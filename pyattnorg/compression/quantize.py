@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ CLOSE = 0.998  # of the error asked, where the search is content
 TRIES = 60
 FARTHEST = 1e9  # from the first step that a search goes
 LARGEST = 2.0**50  # number of steps
+RANGE = 64  # squares and sums are far from the ends of float32 for values of up to 2^64, and down to 2^-64
 
 
 class Quantised(NamedTuple):
@@ -51,6 +52,34 @@ def restored(found: Quantised) -> Reals:
     offset = np.array([0, *(part / PARTS - ZERO for part in found.parts)])
     out: Reals = np.sign(found.q) * (magnitude + offset[np.minimum(magnitude, OWN)]) * found.step
     return out
+
+
+def in_range(values: Reals) -> tuple[Reals, int]:
+    """Values as they are, or times a power of two where their squares or sums would overflow or vanish.
+
+    Returns
+    -------
+    values : float64
+        The largest is less than 1, if they had to be moved.
+    exponent : int
+        Of the two that they are to be multiplied by again.
+    """
+    most = float(np.abs(values).max(initial=0.0))
+    if not most or 2.0**-RANGE <= most <= 2.0**RANGE:
+        return values, 0
+    exponent = int(np.frexp(most)[1])
+    moved: Reals = np.ldexp(values, -exponent)
+    return moved, exponent
+
+
+def in_dtype(values: Reals, about: dict[str, Any]) -> NDArray[np.floating[Any]]:
+    """Values in the range and the dtype that came; what is beyond the largest number of the dtype is that number."""
+    dtype = np.dtype(about["dtype"])
+    if exponent := int(about.get("exponent", 0)):
+        most = float(np.finfo(dtype).max)
+        with np.errstate(over="ignore", under="ignore"):
+            values = np.clip(np.ldexp(values, exponent), -most, most)
+    return values.astype(dtype)
 
 
 def largest_step(error_of: Callable[[float], float], error: float, first: float) -> float | None:

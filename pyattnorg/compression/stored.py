@@ -24,6 +24,7 @@ from pyattnorg.trees import PartitionTree
 
 Ints = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+FARTHEST = 1100  # exponents of float64, denormal ones as well
 FIXED = struct.Struct(f"<ddQ{OWN}B")  # step, error, coefficients that are not 0, parts
 
 
@@ -79,6 +80,8 @@ class Stored:
             self.offsets = tuple(parts)
             if len(self.container.parts.trees) != len(self.inner) or min(self.inner) < 1:
                 raise ValueError("its trees do not fit its shape")
+            if about.get("dtype", "f8") not in ("f4", "f8") or abs(int(about.get("exponent", 0))) > FARTHEST:
+                raise ValueError("its numbers are of no known kind")
 
     def named(self) -> AbstractContextManager[None]:
         """Whatever does not read within it is the file's fault."""

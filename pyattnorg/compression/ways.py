@@ -14,7 +14,7 @@ from pyattnorg.compression.candidates import FILLS, Candidate
 from pyattnorg.compression.factors import factor_bytes, product, rounded_values
 from pyattnorg.compression.intake import Intake
 from pyattnorg.compression.model import Ints
-from pyattnorg.compression.quantize import Quantised, quantised, restored
+from pyattnorg.compression.quantize import Quantised, in_dtype, quantised, restored
 from pyattnorg.compression.stored import file_bytes
 from pyattnorg.haar import haar, ihaar
 from pyattnorg.threads import one_blas_thread
@@ -123,5 +123,7 @@ def _gap(found: Intake, back: Reals, *, round_it: bool = True) -> float:
     """Relative error over the cells that count."""
     seen = ... if found.seen is None else found.seen
     x = found.values[seen]
-    y = back.astype(found.about["dtype"])[seen].astype(np.float64) if round_it else back[seen]
+    y = back[seen]
+    if round_it:
+        y = np.ldexp(in_dtype(y, found.about).astype(np.float64), -found.about.get("exponent", 0))
     return float(np.linalg.norm(y - x)) / (float(np.linalg.norm(x)) or 1.0)
