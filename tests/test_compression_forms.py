@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import random_tree
+from threadpoolctl import threadpool_limits
 
 import pyattnorg as pa
 
@@ -96,6 +97,19 @@ def test_same_bytes_for_any_number_of_threads() -> None:
     finally:
         pa.set_num_threads(before)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("form", ["haar", "factors"])
+def test_same_bytes_and_numbers_for_any_number_of_blas_threads(form: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((70, 64, 12))  # enough for BLAS to share it out
+    found, parts = set(), set()
+    for threads in (1, 2, 3):
+        with threadpool_limits(threads, user_api="blas"):
+            for visible in (None, np.tri(70, 64, dtype=bool)):
+                made = pa.compress(x, error=0.3, form=form, trees=[None] * 3, visible=visible)
+                found.add(made.to_bytes())
+                parts.add(made.block(slice(0, 40), None, slice(2, 9)).tobytes())
+    assert len(found) == len(parts) == 2
 
 
 def test_what_has_no_heads_is_refused() -> None:

@@ -18,6 +18,7 @@ from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import Organization
 from pyattnorg.questionnaire import Questionnaire
 from pyattnorg.shrinkage import noise_level
+from pyattnorg.threads import one_blas_thread
 from pyattnorg.trees import PartitionTree
 
 Settled: TypeAlias = Callable[["float | None"], Way]  # the way to go, None: before a step is known
@@ -28,6 +29,7 @@ TRIES = 24  # times that it is made smaller
 NOISE_STEP = 2.0  # in standard deviations of the noise: its own error then is a third of the noise's square
 
 
+@one_blas_thread()  # sums and products end in other digits on several
 def compress(
     network: NetworkTensor | Organization | Array,
     *,

@@ -18,6 +18,7 @@ from pyattnorg.compression.quantize import in_dtype
 from pyattnorg.head_table import Heads
 from pyattnorg.memory import size_text
 from pyattnorg.network import NetworkTensor
+from pyattnorg.threads import one_blas_thread
 from pyattnorg.trees import PartitionTree
 
 Points: TypeAlias = "slice | int | Sequence[int] | NDArray[Any] | None"
@@ -142,7 +143,9 @@ class Compressed:
             One an axis (queries, keys, heads), None for all; what is left out is None. Heads may be labels.
         """
         some = self._points(points)
-        return self._finished(self._stored.block(self._inner(some)), some)
+        with one_blas_thread():
+            values = self._stored.block(self._inner(some))
+        return self._finished(values, some)
 
     def cost(self, *points: Points) -> dict[str, int]:
         """What `block` has to look at: ``coefficients`` needed, those ``decoded`` with them, and ``bytes`` of these."""

@@ -17,7 +17,6 @@ from pyattnorg.compression.model import Ints
 from pyattnorg.compression.quantize import Quantised, in_dtype, quantised, restored
 from pyattnorg.compression.stored import file_bytes
 from pyattnorg.haar import haar, ihaar
-from pyattnorg.threads import one_blas_thread
 from pyattnorg.trees import PartitionTree
 
 Reals = NDArray[np.float64]
@@ -114,8 +113,7 @@ class FactorWay:
 
 
 def _svd(heads: Reals) -> tuple[Reals, Reals, Reals]:
-    with one_blas_thread():
-        u, s, v = np.linalg.svd(heads, full_matrices=False)
+    u, s, v = np.linalg.svd(heads, full_matrices=False)
     return u, s, v
 
 
