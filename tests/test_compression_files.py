@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
+import tracemalloc
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +18,8 @@ from typer.testing import CliRunner
 
 import pyattnorg as pa
 from pyattnorg.cli.app import app
+from pyattnorg.compression import Compressed
+from pyattnorg.compression.container import FRONT, MAGIC
 
 runner = CliRunner()
 HEADS = {"layer": np.repeat(np.arange(6), 6), "head": np.tile(np.arange(6), 6)}
@@ -121,6 +128,64 @@ def test_damage_elsewhere_does_not_keep_a_head_from_being_read(path: Path) -> No
         except pa.DamagedFileError:
             found += 1
     assert 0 < found < 36
+
+
+@pytest.mark.parametrize("form", ["haar", "factors"])
+def test_any_changed_bit_is_found_when_a_file_is_copied(form: Any, tmp_path: Path) -> None:
+    whole = pa.compress(attention_like(6, 5, 4), error=0.05, form=form).to_bytes()
+    path = tmp_path / "c"
+    path.write_bytes(whole)
+    opened = pa.load(path)
+    assert opened.to_bytes() == whole
+    for at in range(len(whole)):
+        data = bytearray(whole)
+        data[at] ^= 1 << at % 8
+        path.write_bytes(data)
+        with pytest.raises(pa.DamagedFileError, match=str(path)):
+            opened.to_bytes()
+
+
+def test_a_file_that_is_replaced_after_it_was_opened_gives_nothing_of_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    pa.compress(attention_like(6, 5, 4), error=0.05).save(path)
+    opened = pa.load(path)
+    pa.compress(attention_like(20, 20, 9), error=0.01).save(path, overwrite=True)
+    for use in (opened.reconstruct, opened.to_bytes, lambda: opened.head(0), lambda: opened.save(tmp_path / "d")):
+        with pytest.raises(pa.DamagedFileError, match="took its place"):
+            use()
+    assert not (tmp_path / "d").exists()
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=str(path)):
+        opened.head(0)
+
+
+def test_a_file_is_read_from_any_folder_and_thread_and_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = pa.compress(_network(), error=0.05)
+    made.save(tmp_path / "c")
+    monkeypatch.chdir(tmp_path)
+    opened = pa.load("c")
+    monkeypatch.chdir("/")
+    whole = made.reconstruct().values
+    with ThreadPoolExecutor(8) as pool:
+        for i, head in zip([*range(36)] * 3, pool.map(opened.head, [*range(36)] * 3)):
+            assert np.abs(head - whole[:, :, i]).max() < 1e-6
+    for copied in (pickle.loads(pickle.dumps(opened)), pickle.loads(pickle.dumps(made)), copy.deepcopy(opened)):
+        assert np.array_equal(copied.reconstruct().values, whole)
+
+
+def test_forged_lengths_take_no_memory_and_no_time(small: bytes, tmp_path: Path) -> None:
+    tracemalloc.start()
+    try:
+        for header in (b"\xff" * 4, b"\xf0\xff\xff\x7f"):
+            with pytest.raises(pa.DamagedFileError, match="too soon"):
+                (tmp_path / "c").write_bytes(small[:8] + header + small[12:])
+                pa.load(tmp_path / "c")
+        header = b"\xff" * 2_000_000  # a number that does not end
+        with pytest.raises(pa.DamagedFileError, match="a number in it"):
+            Compressed(FRONT.pack(MAGIC, len(header), zlib.crc32(header)) + header)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_file_is_overwritten_only_when_asked(tmp_path: Path) -> None:

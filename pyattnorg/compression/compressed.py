@@ -216,7 +216,7 @@ class Compressed:
         """Write the file, `nbytes` long; `pyattnorg.load` reads it."""
         from pyattnorg.store import write_atomically
 
-        data = self._stored.container.whole()
+        data = self.to_bytes()
 
         def write(file: BinaryIO) -> None:
             file.write(data)
@@ -225,7 +225,8 @@ class Compressed:
 
     def to_bytes(self) -> bytes:
         """What `save` writes."""
-        return self._stored.container.whole()
+        with self._stored.named():
+            return self._stored.container.whole()
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, JSON-ready."""

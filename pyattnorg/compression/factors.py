@@ -135,6 +135,8 @@ class StoredFactors(Stored):
 def opened(source: bytes | Path) -> Stored:
     """What reads a file of either form."""
     name = "the compressed tensor" if isinstance(source, bytes) else str(source)
+    if isinstance(source, Path):
+        source = source.absolute()  # the working folder may be another one when heads are read
     with Stored.naming(name):
         container = Container(source)
     return (StoredFactors if container.inside else Stored)(container, name)
