@@ -153,6 +153,8 @@ def test_networks_come_back_whole(kind: str, mask: str, tmp_path: Path) -> None:
         assert back.values.dtype == network.values.dtype
         for i, label in enumerate(network.labels):
             _near(one.head(label), back.values[:, :, i])
+        _near(one.block([4, 4, 1], np.arange(11) % 3 == 0, [True, False, False, True]), back.values[[4, 4, 1]][:, ::3, ::3])
+        _near(one.block(slice(None, None, -1), 3, "L0H1"), back.values[::-1, 3:4, 1:2])
         _near(one.block(slice(2, 7), [1, 3, -1], ["L1H0", 0]), back.values[2:7][:, [1, 3, 10]][:, :, [2, 0]])
     assert np.array_equal(made.reconstruct().values, loaded.reconstruct().values)
     assert made.to_bytes() == loaded.to_bytes()
@@ -307,6 +309,14 @@ def test_bad_tensors(x: Any, kind: type[Exception], said: str) -> None:
 
 def test_bad_parts() -> None:
     made = pa.compress(_network(), error=0.1)
+    for no_head in (True, np.True_, 1.0, 1.7, np.nan, None, [1], slice(0, 2)):
+        with pytest.raises(TypeError, match=r"^head: got"):
+            made.head(no_head)  # type: ignore[arg-type]
+        with pytest.raises((TypeError, ValueError), match=r"^(head|points): got"):
+            made.block(None, None, [no_head, "L0H0"])
+    for bad_mask in (np.zeros(12, bool), np.ones(11, bool), np.ones((12, 1), bool), [True] * 13):
+        with pytest.raises(ValueError, match=r"(?s)^points: .* or 12 booleans"):
+            made.block(bad_mask)
     with pytest.raises(KeyError, match="no head 'L9H9'"):
         made.head("L9H9")
     with pytest.raises(KeyError, match="no head 4"):

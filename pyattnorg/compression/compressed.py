@@ -123,6 +123,8 @@ class Compressed:
         ------
         KeyError
             No such head.
+        TypeError
+            Neither a label nor a whole number.
         """
         if self.kind is None and isinstance(label, str):
             raise KeyError(f"no head {label!r}: this is an array, whose last axis has no names; give a position")
@@ -139,8 +141,14 @@ class Compressed:
 
         Parameters
         ----------
-        *points : slice, int, sequence of ints, or None
-            One an axis (queries, keys, heads), None for all; what is left out is None. Heads may be labels.
+        *points : slice, int, sequence of ints, bool array, or None
+            One an axis (queries, keys, heads), None for all; what is left out is None. Heads may be labels. They come
+            back in the order asked for, a point as often as it is named; the axis of a single one stays.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError
+            No points, points that are not there, and what is no point.
         """
         some = self._points(points)
         with one_blas_thread():
@@ -154,6 +162,8 @@ class Compressed:
     def _position(self, label: Any) -> int:
         n = self.shape[-1]
         if not isinstance(label, str):
+            if isinstance(label, (bool, np.bool_)) or not hasattr(label, "__index__"):
+                raise TypeError(f"head: got {label!r}, expected a label or a position from 0 to {n - 1}")
             at = int(label)
             if not -n <= at < n:
                 raise KeyError(f"no head {at}; there are {n}, counted from 0")
@@ -173,13 +183,18 @@ class Compressed:
                 continue
             if isinstance(some, slice):
                 at = np.arange(n)[some]
+            elif (mask := _mask(some)) is not None:
+                at = np.flatnonzero(mask) if len(mask) == n else np.empty(0)
             elif axis == len(self.shape) - 1 and self.kind is not None:
                 several = [some] if isinstance(some, (str, int, np.integer)) else list(some)
                 at = np.array([self._position(one) for one in several], np.int64)
             else:
                 at = np.atleast_1d(np.asarray(some))
             if at.dtype.kind not in "iu" or at.ndim != 1 or not len(at) or (at < -n).any() or (at >= n).any():
-                raise ValueError(f"points: got {some!r} for axis {axis}, expected some of its {n} points")
+                raise ValueError(
+                    f"points: got {some!r} for axis {axis}, expected some of its {n} points: a slice, positions, "
+                    f"or {n} booleans"
+                )
             found.append(at.astype(np.int64) % n)
         return found
 
@@ -268,3 +283,13 @@ class Compressed:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.summary())}</pre>"
+
+
+def _mask(points: Any) -> NDArray[np.bool_] | None:
+    """Points as an array, if they are booleans in a row."""
+    if isinstance(points, (str, bytes)) or not hasattr(points, "__len__"):
+        return None
+    if not isinstance(points, np.ndarray) and not all(isinstance(one, (bool, np.bool_)) for one in points):
+        return None
+    found = np.asarray(points)
+    return found if found.dtype == np.bool_ and found.ndim == 1 else None
