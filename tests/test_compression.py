@@ -160,6 +160,36 @@ def test_networks_come_back_whole(kind: str, mask: str, tmp_path: Path) -> None:
     assert made.to_bytes() == loaded.to_bytes()
 
 
+def test_names_and_notes_of_any_kind_come_back() -> None:
+    values = attention_like(3, 4, 2)
+    network = pa.NetworkTensor(
+        values,
+        queries=["\ud800", "", "\x00\n" + "x" * 10_000],
+        keys=["é", "\U0001f600", '"', "\\"],
+        heads={"layer": [0, 0], "head": [0, 1], "group": ["encoder", "é"], "module": ["a.b", ""], "window": [-1, 7]},
+        meta={"a": {"b": [1, None, True]}, "shape": 3, "inner": 4, "n": np.float32(0.5), "at": np.arange(2), "t": (1,)},
+    )
+    back = pa.compress(network, error=0.1).reconstruct()
+    assert (back.queries, back.keys, back.heads) == (network.queries, network.keys, network.heads)
+    assert back.meta == {"a": {"b": [1, None, True]}, "shape": 3, "inner": 4, "n": 0.5, "at": [0, 1], "t": [1]}
+    loop: dict[str, Any] = {}
+    loop["loop"] = loop
+    for meta in ({"a": b"x"}, {"a": object()}, loop):
+        with pytest.raises(TypeError, match=r"^network.meta: cannot be written as JSON"):
+            pa.compress(pa.NetworkTensor(values, meta=meta), error=0.1)
+
+
+def test_trees_fit_what_is_seen() -> None:
+    visible = np.ones((12, 11), bool)
+    visible[:, 9:] = False
+    network = _network("scores", visible)
+    trees = [pa.PartitionTree.dyadic(n) for n in (12, 9, 4)]
+    assert pa.compress(network, error=0.1, trees=trees, axes="trees").trees == tuple(trees)
+    trees[1] = pa.PartitionTree.dyadic(11)
+    with pytest.raises(ValueError, match=r"axis 1 has 11 leaves, expected 9: .* that nothing sees"):
+        pa.compress(network, error=0.1, trees=trees)
+
+
 def test_an_organisation_is_compressed_with_its_trees() -> None:
     organization = pa.organize(_network("scores", np.tri(12, 11, dtype=bool)), tree="flexible")
     made = pa.compress(organization, error=0.1, axes="trees")
@@ -298,6 +328,8 @@ def test_bad_options(options: dict[str, Any], said: str) -> None:
         (np.float64(3), ValueError, "one axis or more"),
         (np.zeros(3), ValueError, "^trees: needed"),
         ("model", TypeError, "^network: got 'model'"),
+        (None, TypeError, "^network: got dtype object"),
+        (pa.compress(np.eye(3), error=0.1), TypeError, "^network: got a compressed tensor"),
         (np.array(["a"]), TypeError, "real numbers"),
         (np.full((2, 2), -np.inf), ValueError, "no cell is visible"),
     ],

@@ -99,6 +99,20 @@ def test_same_bytes_for_any_number_of_threads() -> None:
     assert found[0] == found[1]
 
 
+def test_a_ratio_that_factors_do_not_reach_is_refused_and_auto_takes_what_reaches_it() -> None:
+    x = np.random.default_rng(0).standard_normal((12, 12, 6))
+    with pytest.raises(ValueError, match="ratio: got 15, .* the largest here is 8") as said:
+        pa.compress(x, ratio=15, form="factors")
+    most = float(str(said.value).rsplit(" ", 1)[1])
+    made = pa.compress(x, ratio=0.999 * most, form="factors")
+    assert (made.form, made.trees) == ("factors", (None,) * 3)
+    made = pa.compress(x, ratio=15, form="auto")
+    assert made.form == "haar"
+    assert made.ratio >= 15
+    with pytest.raises(ValueError, match="the largest here is 2"):
+        pa.compress(x, ratio=100, form="auto")
+
+
 @pytest.mark.parametrize("form", ["haar", "factors"])
 def test_same_bytes_and_numbers_for_any_number_of_blas_threads(form: Any) -> None:
     x = np.random.default_rng(0).standard_normal((70, 64, 12))  # enough for BLAS to share it out

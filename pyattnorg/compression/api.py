@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -21,7 +22,8 @@ from pyattnorg.shrinkage import noise_level
 from pyattnorg.threads import one_blas_thread
 from pyattnorg.trees import PartitionTree
 
-Settled: TypeAlias = Callable[["float | None"], Way]  # the way to go, None: before a step is known
+# The way to go. None: before a step is known; inf: where there is no room but for what cannot be left out.
+Settled: TypeAlias = Callable[["float | None"], Way]
 LEAST = {"f4": 1e-6, "f8": 1e-12}  # errors that can be asked, above what rounding does
 SHRINK = 0.995  # of the step, where rounding to the dtype took the error over what was asked
 FAR = 1e9  # step over the norm, where nothing is kept
@@ -91,6 +93,7 @@ def compress(
         if error >= 1:
             raise ValueError(f"error: got {error:g}, expected less than 1, which keeps nothing")
     whole = Candidate(found.values, found.seen, tuple(_trees(found)))
+    ways = list(_ways(found, whole, axes, form))
     if not whole.length:
         return _made(found, HaarWay(whole), 1.0)
     if error == "noise":
@@ -98,12 +101,22 @@ def compress(
             raise ValueError("form: got 'factors' with error='noise', expected 'haar': noise is found in coefficients")
         return _denoised(found, whole)
     if ratio is not None:
-        bare = HaarWay(Candidate(found.values, found.seen, (None,) * found.values.ndim) if axes == "auto" else whole)
-        made = [_of_ratio(found, way, ratio, bare) for way in _ways(found, whole, axes, form)]
-        return min(made, key=lambda one: one.error)
+        return _best(lambda one: one.error, [partial(_of_ratio, found, way, ratio) for way in ways])
     assert error is not None
-    made = [_of_error(found, way, float(error)) for way in _ways(found, whole, axes, form)]
-    return min(made, key=lambda one: one.nbytes)
+    return _best(lambda one: one.nbytes, [partial(_of_error, found, way, float(error)) for way in ways])
+
+
+def _best(by: Callable[[Compressed], float], makers: Sequence[Callable[[], Compressed]]) -> Compressed:
+    """The best of what can be made; what the first one says if nothing can."""
+    made, failed = [], []
+    for maker in makers:
+        try:
+            made.append(maker())
+        except ValueError as error:
+            failed.append(error)
+    if not made:
+        raise failed[0]
+    return min(made, key=by)
 
 
 def _trees(found: Intake) -> list[PartitionTree | None]:
@@ -118,15 +131,21 @@ def _trees(found: Intake) -> list[PartitionTree | None]:
 
 def _ways(found: Intake, whole: Candidate, axes: str, form: str) -> Iterator[Settled]:
     """The forms that were asked for; each says how it settles, once a step is known about."""
+    auto = axes == "auto"
+    bare = (None,) * found.values.ndim if auto else whole.trees
+
+    def haar(step: float | None) -> Way:
+        if step is None:
+            return HaarWay(whole)
+        if step == np.inf:
+            return HaarWay(Candidate(found.values, found.seen, bare))
+        return HaarWay(best_axes(whole, step) if auto else whole.filled(step))
+
     if form != "factors":
-        yield lambda step: HaarWay(whole if step is None else _settled(whole, step, axes))
+        yield haar
     if form != "haar" and found.values.ndim == 3:
-        way = FactorWay(found, whole.trees[:2])
-        yield lambda step: way
-
-
-def _settled(whole: Candidate, step: float, axes: str) -> Candidate:
-    return best_axes(whole, step) if axes == "auto" else whole.filled(step)
+        factors, without = FactorWay(found, whole.trees[:2]), FactorWay(found, bare[:2])
+        yield lambda step: without if step == np.inf else factors
 
 
 def _rms(found: Intake) -> float:
@@ -156,11 +175,11 @@ def _step_of_error(found: Intake, way: Way, error: float, first: float) -> float
     return step
 
 
-def _of_ratio(found: Intake, settled: Settled, ratio: float, spare: Way) -> Compressed:
-    """The result of the least error that is no larger than asked; by `spare` where trees alone are larger."""
+def _of_ratio(found: Intake, settled: Settled, ratio: float) -> Compressed:
+    """The result of the least error that is no larger than asked."""
     room = ORIGINAL * float(np.prod(found.about["shape"])) / ratio
     first = _step_of_size(found, settled(None), room)
-    way = spare if first is None else settled(first)
+    way = settled(np.inf if first is None else first)
     step = _step_of_size(found, way, room)
     nothing = _made(found, way, FAR * _rms(found) * float(np.sqrt(found.values.size)))
     if nothing.nbytes > room:
