@@ -153,7 +153,10 @@ def test_networks_come_back_whole(kind: str, mask: str, tmp_path: Path) -> None:
         assert back.values.dtype == network.values.dtype
         for i, label in enumerate(network.labels):
             _near(one.head(label), back.values[:, :, i])
-        _near(one.block([4, 4, 1], np.arange(11) % 3 == 0, [True, False, False, True]), back.values[[4, 4, 1]][:, ::3, ::3])
+        _near(
+            one.block([4, 4, 1], np.arange(11) % 3 == 0, [True, False, False, True]),
+            back.values[[4, 4, 1]][:, ::3, ::3],
+        )
         _near(one.block(slice(None, None, -1), 3, "L0H1"), back.values[::-1, 3:4, 1:2])
         _near(one.block(slice(2, 7), [1, 3, -1], ["L1H0", 0]), back.values[2:7][:, [1, 3, 10]][:, :, [2, 0]])
     assert np.array_equal(made.reconstruct().values, loaded.reconstruct().values)
@@ -306,7 +309,7 @@ def test_what_is_told() -> None:
         ({}, "exactly one"),
         ({"error": 0.1, "ratio": 3}, "exactly one"),
         ({"error": 0}, "error: got 0"),
-        ({"error": 1.0}, "keeps nothing"),
+        ({"error": 1.0}, "expected less than 1"),
         ({"error": "loud"}, "error: got 'loud'"),
         ({"error": np.nan}, "error: got nan"),
         ({"ratio": -1}, "ratio: got -1"),

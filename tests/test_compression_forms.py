@@ -101,7 +101,7 @@ def test_same_bytes_for_any_number_of_threads() -> None:
 
 def test_a_ratio_that_factors_do_not_reach_is_refused_and_auto_takes_what_reaches_it() -> None:
     x = np.random.default_rng(0).standard_normal((12, 12, 6))
-    with pytest.raises(ValueError, match="ratio: got 15, .* the largest here is 8") as said:
+    with pytest.raises(ValueError, match=r"ratio: got 15, .* the largest here is 8") as said:
         pa.compress(x, ratio=15, form="factors")
     most = float(str(said.value).rsplit(" ", 1)[1])
     made = pa.compress(x, ratio=0.999 * most, form="factors")

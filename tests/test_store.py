@@ -176,7 +176,7 @@ def test_folders_pipes_and_links_keep_their_place(organized: pa.Organization, pa
 
 def test_the_file_of_one_array_is_said_to_be_one(path: Path) -> None:
     np.save(path.with_suffix(".npy"), np.zeros(3))
-    with pytest.raises(pa.DamagedFileError, match="NumPy file of one array; numpy.load reads it"):
+    with pytest.raises(pa.DamagedFileError, match=r"NumPy file of one array; numpy.load reads it"):
         pa.load(path.with_suffix(".npy"))
 
 

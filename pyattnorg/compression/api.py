@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -79,31 +79,37 @@ def compress(
     ValueError
         Not exactly one of `error` and `ratio`; a ratio or error that cannot be had (the message says what can); NaN.
     """
-    if (error is None) == (ratio is None):
-        raise ValueError("error: give error (such as 0.05) or ratio (such as 20), exactly one of the two")
-    one_of(axes, "axes", ("auto", "trees"))
-    one_of(form, "form", ("haar", "factors", "auto"))
+    check_options(error, ratio, axes, form)
     found = take_in(network, trees, visible)
     if form == "factors" and found.values.ndim != 3:
         raise ValueError(f"form: got 'factors' for a tensor of {found.values.ndim} axes, expected queries, keys, heads")
-    if ratio is not None:
-        ratio = number(ratio, "ratio", above=0)
-    elif error != "noise":
+    if ratio is None and error != "noise":
         error = number(error, "error", at_least=LEAST[found.about["dtype"]])
-        if error >= 1:
-            raise ValueError(f"error: got {error:g}, expected less than 1, which keeps nothing")
     whole = Candidate(found.values, found.seen, tuple(_trees(found)))
     ways = list(_ways(found, whole, axes, form))
     if not whole.length:
         return _made(found, HaarWay(whole), 1.0)
     if error == "noise":
-        if form == "factors":
-            raise ValueError("form: got 'factors' with error='noise', expected 'haar': noise is found in coefficients")
         return _denoised(found, whole)
     if ratio is not None:
-        return _best(lambda one: one.error, [partial(_of_ratio, found, way, ratio) for way in ways])
+        return _best(lambda one: one.error, [partial(_of_ratio, found, way, float(ratio)) for way in ways])
     assert error is not None
     return _best(lambda one: one.nbytes, [partial(_of_error, found, way, float(error)) for way in ways])
+
+
+def check_options(error: Any, ratio: Any, axes: str, form: str) -> None:
+    """Refuse what no tensor can have."""
+    if (error is None) == (ratio is None):
+        raise ValueError("error: give error (such as 0.05) or ratio (such as 20), exactly one of the two")
+    one_of(axes, "axes", ("auto", "trees"))
+    one_of(form, "form", ("haar", "factors", "auto"))
+    if ratio is not None:
+        number(ratio, "ratio", above=0)
+    elif isinstance(error, str) and error == "noise":
+        if form == "factors":
+            raise ValueError("form: got 'factors' with error='noise', expected 'haar': noise is found in coefficients")
+    elif number(error, "error", at_least=LEAST["f8"]) >= 1:
+        raise ValueError(f"error: got {error:g}, expected less than 1: an error of 1 is that of zeros alone")
 
 
 def _best(by: Callable[[Compressed], float], makers: Sequence[Callable[[], Compressed]]) -> Compressed:

@@ -98,6 +98,18 @@ class Compressed:
         """Label of every head."""
         return self.heads.labels
 
+    @property
+    def names(self) -> dict[str, tuple[str, ...] | None]:
+        """Tokens of "queries" and "keys"; None where they are not known."""
+        found = {axis: self._about.get(axis) for axis in ("queries", "keys")}
+        return {axis: None if told is None else tuple(told) for axis, told in found.items()}
+
+    @property
+    def visible(self) -> NDArray[np.bool_] | None:
+        """Cells that the model can see: of `shape`, or of queries and keys for all heads; None where all are."""
+        cells = self._stored.cells
+        return None if cells is None else cells.copy()
+
     # -- getting it back ----------------------------------------------------------------------------------------
 
     def reconstruct(self) -> Any:
@@ -152,12 +164,12 @@ class Compressed:
         """
         some = self._points(points)
         with one_blas_thread():
-            values = self._stored.block(self._inner(some))
+            values = self._stored.block(self._stored.inner_points(some))
         return self._finished(values, some)
 
     def cost(self, *points: Points) -> dict[str, int]:
         """What `block` has to look at: ``coefficients`` needed, those ``decoded`` with them, and ``bytes`` of these."""
-        return self._stored.cost(self._inner(self._points(points)))
+        return self._stored.cost(self._stored.inner_points(self._points(points)))
 
     def _position(self, label: Any) -> int:
         n = self.shape[-1]
@@ -197,22 +209,6 @@ class Compressed:
                 )
             found.append(at.astype(np.int64) % n)
         return found
-
-    def _inner(self, points: Sequence[NDArray[np.int64] | None]) -> list[NDArray[np.int64] | None]:
-        """Positions among the queries and keys that are kept; any for the others, whose cells are all invisible."""
-        if self._stored.inner == self._stored.shape:
-            return list(points)
-        out = list(points)
-        for axis, kept in enumerate(self._kept()):
-            wanted = np.arange(len(kept)) if out[axis] is None else out[axis]
-            out[axis] = np.clip(np.cumsum(kept) - 1, 0, None)[wanted]
-        return out
-
-    def _kept(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        cells = self._stored.cells
-        assert cells is not None
-        deep = cells[:, :, None] if cells.ndim == 2 else cells
-        return np.asarray(deep.any((1, 2))), np.asarray(deep.any((0, 2)))
 
     def _finished(self, values: NDArray[np.float64], points: Sequence[NDArray[np.int64] | None]) -> FloatArray:
         """In the dtype that came, with nothing in invisible cells."""

@@ -45,7 +45,9 @@ class Parts:
 
 def written(parts: Parts, strips: Sequence[bytes]) -> bytes:
     """The whole file."""
-    about = zlib.compress(json.dumps(parts.about, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass"), 9)
+    about = zlib.compress(
+        json.dumps(parts.about, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass"), 9
+    )
     trees = framed(parts.trees)
     planes = np.array([len(strip) for strip in strips], "<u4").view(np.uint8).reshape(-1, 4).T
     sizes = zlib.compress(planes.tobytes(), 9)

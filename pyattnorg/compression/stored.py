@@ -117,6 +117,19 @@ class Stored:
             found = mask_from_bytes(self.container.parts.mask, (n, int(np.prod(rest[:-1])), rest[-1]))
             return None if found is None else found.reshape(self.shape)
 
+    def inner_points(self, points: Sequence[Ints | None]) -> list[Ints | None]:
+        """Points among the queries and keys that are kept; any for the others, whose cells are all invisible."""
+        out = list(points)
+        if self.inner == self.shape:
+            return out
+        cells = self.cells
+        assert cells is not None
+        deep = cells[:, :, None] if cells.ndim == 2 else cells
+        for axis, kept in enumerate((deep.any((1, 2)), deep.any((0, 2)))):
+            wanted = np.arange(len(kept)) if out[axis] is None else out[axis]
+            out[axis] = np.clip(np.cumsum(kept) - 1, 0, None)[wanted]
+        return out
+
     @cached_property
     def _coding(self) -> tuple[list[AxisOrder], coder.Layout, Model]:
         trees = self.trees
