@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from pyattnorg.checks import one_of
 from pyattnorg.cli import job, sources
@@ -91,7 +90,7 @@ def decompress(
         typer.echo(f"{head or 'all heads'}: {shape}, {read}; written to {out}")
 
 
-def _arrays(made: Compressed, head: str | None) -> dict[str, NDArray[Any]]:
+def _arrays(made: Compressed, head: str | None) -> dict[str, Any]:
     """Values of a head or of all, and what else is known of them."""
     if head is None:
         back = made.reconstruct()

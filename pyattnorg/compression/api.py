@@ -25,7 +25,7 @@ from pyattnorg.trees import PartitionTree
 # The way to go. None: before a step is known; inf: where there is no room but for what cannot be left out.
 Settled: TypeAlias = Callable[["float | None"], Way]
 LEAST = {"f4": 1e-6, "f8": 1e-12}  # errors that can be asked, above what rounding does
-SHRINK = 0.995  # of the step, where rounding to the dtype took the error over what was asked
+SHRINK = 0.995  # of the step, where rounding to the dtype took the error over what was asked; one over it for bytes
 FAR = 1e9  # step over the norm, where nothing is kept
 TRIES = 24  # times that it is made smaller
 NOISE_STEP = 2.0  # in standard deviations of the noise: its own error then is a third of the noise's square
@@ -143,6 +143,7 @@ def _ways(found: Intake, whole: Candidate, axes: str, form: str) -> Iterator[Set
     def haar(step: float | None) -> Way:
         if step is None:
             return HaarWay(whole)
+        whole.forget()
         if step == np.inf:
             return HaarWay(Candidate(found.values, found.seen, bare))
         return HaarWay(best_axes(whole, step) if auto else whole.filled(step))
@@ -193,13 +194,19 @@ def _of_ratio(found: Intake, settled: Settled, ratio: float) -> Compressed:
             f"ratio: got {ratio:g}, but names, mask and trees alone take {nothing.nbytes:,} bytes; "
             f"the largest here is {nothing.ratio:.4g}"
         )
-    made = nothing if step is None else _made(found, way, step)
-    return made if made.nbytes <= room and made.error <= nothing.error else nothing
+    if step is None:
+        return nothing
+    for _ in range(TRIES):
+        made = _made(found, way, step)
+        if made.nbytes <= room:
+            return made if made.error <= nothing.error else nothing
+        step /= SHRINK
+    return nothing
 
 
 def _step_of_size(found: Intake, way: Way, room: float) -> float | None:
     """The smallest step, about, whose file has room; None where there is none."""
-    fineness = largest_step(lambda inverse: len(way.file(found, 1 / inverse, 0.0)), room, 10 / _rms(found))
+    fineness = largest_step(lambda inverse: len(way.file(found, 1 / inverse, 0.0, sized=True)), room, 10 / _rms(found))
     return 1 / fineness if fineness else None
 
 

@@ -193,6 +193,7 @@ class Compressed:
             if some is None or (isinstance(some, slice) and some == slice(None)):
                 found.append(None)
                 continue
+            at: NDArray[Any]
             if isinstance(some, slice):
                 at = np.arange(n)[some]
             elif (mask := _mask(some)) is not None:

@@ -42,18 +42,25 @@ def layout_of(
     return orders, coder.Layout(shape3, ends[0].above, beside, longest)
 
 
+def as_coded(q: Ints, orders: Sequence[AxisOrder], layout: coder.Layout) -> Ints:
+    """Whole numbers in the order that they are stored in, (heads, rows, middle)."""
+    moved = q[np.ix_(*(order.functions for order in orders))].reshape(layout.shape)
+    return np.ascontiguousarray(np.moveaxis(moved, 2, 0))
+
+
 def file_bytes(
     found: Quantised,
     trees: Sequence[PartitionTree | None],
     mask: BoolArray | None,
     about: dict[str, Any],
     error: float,
+    *,
+    sized: bool = False,
 ) -> bytes:
-    """The file of a tensor of whole numbers."""
+    """The file of a tensor of whole numbers; `sized`: one about as long, which takes less time."""
     shape = found.q.shape
     orders, layout = layout_of(trees, shape, about.get("longest", coder.LONGEST))
-    q = found.q[np.ix_(*(order.functions for order in orders))].reshape(layout.shape)
-    model, strips = coder.encode(np.ascontiguousarray(np.moveaxis(q, 2, 0)), layout)
+    model, strips = coder.encode(as_coded(found.q, orders, layout), layout, sized=sized)
     if mask is not None and mask.ndim != 2:
         mask = mask.reshape(mask.shape[0], -1, mask.shape[-1] if mask.ndim > 2 else 1)
     parts = Parts(
@@ -125,7 +132,8 @@ class Stored:
         cells = self.cells
         assert cells is not None
         deep = cells[:, :, None] if cells.ndim == 2 else cells
-        for axis, kept in enumerate((deep.any((1, 2)), deep.any((0, 2)))):
+        for axis, others in enumerate(((1, 2), (0, 2))):
+            kept: BoolArray = np.asarray(deep.any(others))
             wanted = np.arange(len(kept)) if out[axis] is None else out[axis]
             out[axis] = np.clip(np.cumsum(kept) - 1, 0, None)[wanted]
         return out
