@@ -99,6 +99,18 @@ def test_a_ratio_that_cannot_be_had_says_what_can() -> None:
     assert pa.compress(x, ratio=0.999 * most).ratio == pytest.approx(most, rel=1e-3)
 
 
+@pytest.mark.parametrize("form", ["haar", "factors", "auto"])
+def test_a_tensor_of_zeros_keeps_the_ratio_too(form: Any) -> None:
+    x = np.zeros((9, 8, 5))
+    with pytest.raises(ValueError, match=r"^ratio: got 1000, .* the largest here is \d") as said:
+        pa.compress(x, ratio=1000, form=form)
+    most = float(str(said.value).rsplit(" ", 1)[1])
+    made = pa.compress(x, ratio=0.999 * most, form=form)
+    assert made.ratio >= 0.999 * most
+    assert not made.reconstruct().any()
+    assert made.error == 0
+
+
 def test_auto_is_no_larger_than_trees() -> None:
     x = np.zeros((30, 30, 6))
     x[np.arange(30), np.random.default_rng(0).permutation(30)] = np.arange(1, 7)  # single entries: no tree helps

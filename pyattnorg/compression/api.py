@@ -86,11 +86,12 @@ def compress(
     if ratio is None and error != "noise":
         error = number(error, "error", at_least=LEAST[found.about["dtype"]])
     whole = Candidate(found.values, found.seen, tuple(_trees(found)))
-    ways = list(_ways(found, whole, axes, form))
     if not whole.length:
-        return _made(found, HaarWay(whole), 1.0)
+        made = _made(found, next(_ways(found, whole, axes, "haar"))(np.inf), 1.0)  # there are no singular vectors
+        return made if ratio is None else _no_larger(made, float(ratio))
     if error == "noise":
         return _denoised(found, whole)
+    ways = _ways(found, whole, axes, form)
     if ratio is not None:
         return _best(lambda one: one.error, [partial(_of_ratio, found, way, float(ratio)) for way in ways])
     assert error is not None
@@ -188,12 +189,7 @@ def _of_ratio(found: Intake, settled: Settled, ratio: float) -> Compressed:
     first = _step_of_size(found, settled(None), room)
     way = settled(np.inf if first is None else first)
     step = _step_of_size(found, way, room)
-    nothing = _made(found, way, FAR * _rms(found) * float(np.sqrt(found.values.size)))
-    if nothing.nbytes > room:
-        raise ValueError(
-            f"ratio: got {ratio:g}, but names, mask and trees alone take {nothing.nbytes:,} bytes; "
-            f"the largest here is {nothing.ratio:.4g}"
-        )
+    nothing = _no_larger(_made(found, way, FAR * _rms(found) * float(np.sqrt(found.values.size))), ratio)
     if step is None:
         return nothing
     for _ in range(TRIES):
@@ -201,6 +197,15 @@ def _of_ratio(found: Intake, settled: Settled, ratio: float) -> Compressed:
         if made.nbytes <= room:
             return made if made.error <= nothing.error else nothing
         step /= SHRINK
+    return nothing
+
+
+def _no_larger(nothing: Compressed, ratio: float) -> Compressed:
+    if nothing.ratio < ratio:
+        raise ValueError(
+            f"ratio: got {ratio:g}, but names, mask and trees alone take {nothing.nbytes:,} bytes; "
+            f"the largest here is {nothing.ratio:.4g}"
+        )
     return nothing
 
 
