@@ -261,6 +261,11 @@ def test_decompress_to_npz_and_by_position(tmp_path: Path) -> None:
         assert _run("decompress", tmp_path / "d", "--out", tmp_path / "y.npz", "--overwrite", *options).exit_code == 0
         with np.load(tmp_path / "y.npz") as found:
             assert found.files == ["values"]
+    (tmp_path / "folder.npy").mkdir()
+    os.mkfifo(tmp_path / "pipe.npy")
+    for place, said in (("folder.npy", "is a folder"), ("pipe.npy", "is a device or a pipe")):
+        run = _run("decompress", tmp_path / "c", "--out", tmp_path / place, "--overwrite")
+        assert f"--out: {tmp_path / place} {said}" in run.stderr
     run = _run("decompress", tmp_path / "c", "--out", tmp_path / "x.txt")
     assert "ends in .npy or .npz" in run.stderr
     run = _run("compress", tmp_path / "c", "--error", "0.1", "--out", tmp_path / "e")

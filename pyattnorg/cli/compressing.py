@@ -124,10 +124,12 @@ def _error(task: Task) -> Any:
 
 def _may_write(out: Path, *, overwrite: bool) -> None:
     """Refuse before the long work what writing would refuse after it."""
-    if out.exists() and not overwrite:
-        raise FileExistsError(f"--out: {out} exists; pass --overwrite to replace it, or another --out")
     if out.is_dir():
         raise IsADirectoryError(f"--out: {out} is a folder, expected the name of a file")
+    if out.exists() and not out.is_file():
+        raise OSError(f"--out: {out} is a device or a pipe, expected the name of a file")
+    if out.exists() and not overwrite:
+        raise FileExistsError(f"--out: {out} exists; pass --overwrite to replace it, or another --out")
     if not out.parent.is_dir():
         raise FileNotFoundError(f"--out: the folder {out.parent} does not exist; make it first")
 

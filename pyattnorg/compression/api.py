@@ -54,7 +54,7 @@ def compress(
     error : float or "noise", optional
         Relative l2 error over visible cells that the result will not exceed, such as 0.05. ``"noise"``: coefficients
         up to the universal threshold (`pyattnorg.denoise`) become 0 and the others are rounded to less than the noise,
-        so that what comes back is the tensor without its noise.
+        so that what comes back is the tensor without its noise. All trees are used then, and coefficients kept.
     ratio : float, optional
         Instead of `error`: bytes of the whole tensor as float32 over those of the result, everything counted.
     trees : sequence of PartitionTree or None, optional
@@ -77,7 +77,10 @@ def compress(
     Raises
     ------
     ValueError
-        Not exactly one of `error` and `ratio`; a ratio or error that cannot be had (the message says what can); NaN.
+        Not exactly one of `error` and `ratio`; a ratio or error that cannot be had (the message says what can); NaN;
+        trees that do not fit what is seen.
+    TypeError
+        No tensor; `visible` beside a network; `meta` that JSON does not have.
     """
     check_options(error, ratio, axes, form)
     found = take_in(network, trees, visible)
