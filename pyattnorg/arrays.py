@@ -159,6 +159,13 @@ def way_back(x: Array) -> Callable[[FloatArray], Any]:
     return back
 
 
+def plain(value: Any) -> Any:
+    """NumPy numbers and arrays as JSON has them, for ``json.dumps(..., default=plain)``."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
 FLOAT32_LOWEST = float(np.finfo(np.float32).min)
 BFLOAT16_LOWEST = -(2.0**128 - 2.0**120)
 

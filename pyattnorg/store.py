@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pyattnorg._version import __version__
-from pyattnorg.arrays import FloatArray
+from pyattnorg.arrays import FloatArray, plain
 from pyattnorg.checks import DamagedFileError
 from pyattnorg.compression.container import MAGIC
 from pyattnorg.network import NetworkTensor
@@ -20,6 +20,7 @@ from pyattnorg.organization import Organization
 from pyattnorg.questionnaire import Questionnaire
 from pyattnorg.trees import PartitionTree
 
+NUMPY = b"\x93NUMPY"
 FORMAT = "pyattnorg organization"
 FORMAT_VERSION = 1
 
@@ -31,12 +32,20 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], N
     ------
     FileExistsError
         The file is there and `overwrite` is False.
+    IsADirectoryError, OSError
+        It is a folder, or a device or a pipe, which a file must not take the place of.
     FileNotFoundError
         Its folder is not there.
     """
     target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"path: {target} is a folder, expected the name of a file")
+    if target.exists() and not target.is_file():
+        raise OSError(f"path: {target} is a device or a pipe, expected the name of a file")
     if target.exists() and not overwrite:
         raise FileExistsError(f"path: {target} exists; pass overwrite=True to replace it")
+    if target.is_symlink():
+        target = target.resolve()  # the link stays, what it points to is replaced
     if not target.parent.is_dir():
         raise FileNotFoundError(f"path: the folder {target.parent} does not exist; make it first")
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -83,8 +92,8 @@ def save(organization: Organization, path: str | os.PathLike[str], *, overwrite:
         "tree_kinds": fitted.tree_kinds_,
     }
     try:
-        text = json.dumps(about, default=_plain)
-    except TypeError as error:
+        text = json.dumps(about, default=plain)
+    except (TypeError, ValueError) as error:
         raise TypeError(f"network.meta: cannot be written as JSON ({error}); keep plain values there") from None
     arrays["about"] = np.frombuffer(text.encode(), np.uint8)
     write_atomically(path, lambda file: np.savez(file, **arrays), overwrite=overwrite)
@@ -95,13 +104,6 @@ def _written(option: Any) -> Any:
     if isinstance(option, (list, tuple)):
         return [_written(one) for one in option]
     return f"function {getattr(option, '__qualname__', option)}" if callable(option) else option
-
-
-def _plain(value: Any) -> Any:
-    """NumPy numbers and arrays as JSON has them."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -130,6 +132,8 @@ def load(path: str | os.PathLike[str]) -> Any:
             from pyattnorg.compression.compressed import Compressed
 
             return Compressed(target)
+        if begins.startswith(NUMPY):
+            raise ValueError("it is the NumPy file of one array; numpy.load reads it")
         with open(target, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         if "about" not in arrays:

@@ -27,7 +27,8 @@ def fill_invisible(values: FloatArray, visible: BoolArray, how: str, axis: int =
     for over in ((axis,), (0, axis) if axis else (0, 1), tuple(range(values.ndim))):
         count = seen.sum(over, keepdims=True)
         if how == "mean":
-            level = kept.sum(over, keepdims=True) / np.maximum(count, 1)
+            with np.errstate(over="ignore", invalid="ignore"):  # 0 stands for a sum beyond float64
+                level = kept.sum(over, keepdims=True) / np.maximum(count, 1)
         else:
             level = np.where(seen, values, np.inf).min(over, keepdims=True)
         use = np.broadcast_to(count > 0, values.shape) & ~known

@@ -99,6 +99,18 @@ def test_a_ratio_that_cannot_be_had_says_what_can() -> None:
     assert pa.compress(x, ratio=0.999 * most).ratio == pytest.approx(most, rel=1e-3)
 
 
+@pytest.mark.parametrize("form", ["haar", "factors", "auto"])
+def test_a_tensor_of_zeros_keeps_the_ratio_too(form: Any) -> None:
+    x = np.zeros((9, 8, 5))
+    with pytest.raises(ValueError, match=r"^ratio: got 1000, .* the largest here is \d") as said:
+        pa.compress(x, ratio=1000, form=form)
+    most = float(str(said.value).rsplit(" ", 1)[1])
+    made = pa.compress(x, ratio=0.999 * most, form=form)
+    assert made.ratio >= 0.999 * most
+    assert not made.reconstruct().any()
+    assert made.error == 0
+
+
 def test_auto_is_no_larger_than_trees() -> None:
     x = np.zeros((30, 30, 6))
     x[np.arange(30), np.random.default_rng(0).permutation(30)] = np.arange(1, 7)  # single entries: no tree helps
@@ -153,9 +165,44 @@ def test_networks_come_back_whole(kind: str, mask: str, tmp_path: Path) -> None:
         assert back.values.dtype == network.values.dtype
         for i, label in enumerate(network.labels):
             _near(one.head(label), back.values[:, :, i])
+        _near(
+            one.block([4, 4, 1], np.arange(11) % 3 == 0, [True, False, False, True]),
+            back.values[[4, 4, 1]][:, ::3, ::3],
+        )
+        _near(one.block(slice(None, None, -1), 3, "L0H1"), back.values[::-1, 3:4, 1:2])
         _near(one.block(slice(2, 7), [1, 3, -1], ["L1H0", 0]), back.values[2:7][:, [1, 3, 10]][:, :, [2, 0]])
     assert np.array_equal(made.reconstruct().values, loaded.reconstruct().values)
     assert made.to_bytes() == loaded.to_bytes()
+
+
+def test_names_and_notes_of_any_kind_come_back() -> None:
+    values = attention_like(3, 4, 2)
+    network = pa.NetworkTensor(
+        values,
+        queries=["\ud800", "", "\x00\n" + "x" * 10_000],
+        keys=["é", "\U0001f600", '"', "\\"],
+        heads={"layer": [0, 0], "head": [0, 1], "group": ["encoder", "é"], "module": ["a.b", ""], "window": [-1, 7]},
+        meta={"a": {"b": [1, None, True]}, "shape": 3, "inner": 4, "n": np.float32(0.5), "at": np.arange(2), "t": (1,)},
+    )
+    back = pa.compress(network, error=0.1).reconstruct()
+    assert (back.queries, back.keys, back.heads) == (network.queries, network.keys, network.heads)
+    assert back.meta == {"a": {"b": [1, None, True]}, "shape": 3, "inner": 4, "n": 0.5, "at": [0, 1], "t": [1]}
+    loop: dict[str, Any] = {}
+    loop["loop"] = loop
+    for meta in ({"a": b"x"}, {"a": object()}, loop):
+        with pytest.raises(TypeError, match=r"^network.meta: cannot be written as JSON"):
+            pa.compress(pa.NetworkTensor(values, meta=meta), error=0.1)
+
+
+def test_trees_fit_what_is_seen() -> None:
+    visible = np.ones((12, 11), bool)
+    visible[:, 9:] = False
+    network = _network("scores", visible)
+    trees = [pa.PartitionTree.dyadic(n) for n in (12, 9, 4)]
+    assert pa.compress(network, error=0.1, trees=trees, axes="trees").trees == tuple(trees)
+    trees[1] = pa.PartitionTree.dyadic(11)
+    with pytest.raises(ValueError, match=r"axis 1 has 11 leaves, expected 9: .* that nothing sees"):
+        pa.compress(network, error=0.1, trees=trees)
 
 
 def test_an_organisation_is_compressed_with_its_trees() -> None:
@@ -199,6 +246,32 @@ def test_constants(value: float, dtype: type) -> None:
     made = pa.compress(x, error=1e-3, axes="trees")
     assert np.allclose(made.reconstruct(), x, rtol=1e-3, atol=0)
     assert made.n_coefficients <= 1
+
+
+@pytest.mark.parametrize("form", ["haar", "factors"])
+@pytest.mark.parametrize(("dtype", "largest"), [
+    (np.float64, 1e-320), (np.float64, 1e-200), (np.float64, 1e-155), (np.float64, 1e160), (np.float64, 1.79e308),
+    (np.float32, 1e-44), (np.float32, 3.4e38),
+])  # fmt: skip
+def test_error_is_kept_at_the_ends_of_the_dtype(dtype: type, largest: float, form: Any) -> None:
+    unit = np.random.default_rng(0).uniform(-1, 1, (7, 6, 4))
+    visible = np.tri(7, 6, dtype=bool)
+    x = np.where(visible[:, :, None], unit * largest, 0).astype(dtype)
+    made = pa.compress(x, error=0.05, form=form, visible=visible)
+    back = made.reconstruct()
+    assert back.dtype == dtype
+    assert np.isfinite(back).all()
+    a, b = (np.ldexp(one[visible].astype(float), -np.frexp(largest)[1]) for one in (x, back))
+    true = np.linalg.norm(a - b) / np.linalg.norm(a)
+    assert true <= 0.05
+    assert made.error == pytest.approx(true, rel=1e-6, abs=1e-12)
+    assert np.array_equal(made.head(2), back[:, :, 2])
+
+
+def test_numbers_beyond_the_dtype_do_not_come_back() -> None:
+    x = np.full((4, 4, 3), np.finfo(np.float64).max)
+    x[0] /= 2
+    assert np.isfinite(pa.compress(x, error=0.3, trees=[None] * 3).reconstruct()).all()
 
 
 def test_invisible_cells_of_arrays_come_back_as_they_were_marked() -> None:
@@ -248,7 +321,7 @@ def test_what_is_told() -> None:
         ({}, "exactly one"),
         ({"error": 0.1, "ratio": 3}, "exactly one"),
         ({"error": 0}, "error: got 0"),
-        ({"error": 1.0}, "keeps nothing"),
+        ({"error": 1.0}, "expected less than 1"),
         ({"error": "loud"}, "error: got 'loud'"),
         ({"error": np.nan}, "error: got nan"),
         ({"ratio": -1}, "ratio: got -1"),
@@ -270,6 +343,8 @@ def test_bad_options(options: dict[str, Any], said: str) -> None:
         (np.float64(3), ValueError, "one axis or more"),
         (np.zeros(3), ValueError, "^trees: needed"),
         ("model", TypeError, "^network: got 'model'"),
+        (None, TypeError, "^network: got dtype object"),
+        (pa.compress(np.eye(3), error=0.1), TypeError, "^network: got a compressed tensor"),
         (np.array(["a"]), TypeError, "real numbers"),
         (np.full((2, 2), -np.inf), ValueError, "no cell is visible"),
     ],
@@ -281,6 +356,14 @@ def test_bad_tensors(x: Any, kind: type[Exception], said: str) -> None:
 
 def test_bad_parts() -> None:
     made = pa.compress(_network(), error=0.1)
+    for no_head in (True, np.True_, 1.0, 1.7, np.nan, None, [1], slice(0, 2)):
+        with pytest.raises(TypeError, match=r"^head: got"):
+            made.head(no_head)  # type: ignore[arg-type]
+        with pytest.raises((TypeError, ValueError), match=r"^(head|points): got"):
+            made.block(None, None, [no_head, "L0H0"])
+    for bad_mask in (np.zeros(12, bool), np.ones(11, bool), np.ones((12, 1), bool), [True] * 13):
+        with pytest.raises(ValueError, match=r"(?s)^points: .* or 12 booleans"):
+            made.block(bad_mask)
     with pytest.raises(KeyError, match="no head 'L9H9'"):
         made.head("L9H9")
     with pytest.raises(KeyError, match="no head 4"):

@@ -18,7 +18,7 @@ from pyattnorg.compression.mask_code import mask_from_bytes, mask_to_bytes
 from pyattnorg.compression.model import SYMBOLS, Model, extra_bits, model_from_bytes, model_to_bytes, symbols_of
 from pyattnorg.compression.numbers import Reader, framed, varint
 from pyattnorg.compression.order import AxisOrder, functions_at, parents
-from pyattnorg.compression.quantize import ZERO, largest_step, quantised, restored
+from pyattnorg.compression.quantize import ZERO, largest_step, quantised, restored, squared_gap
 from pyattnorg.compression.tree_code import tree_from_bytes, tree_to_bytes
 
 Ints = NDArray[np.int64]
@@ -124,6 +124,23 @@ def test_steps_err_by_less_than_one(values: list[float], step: float) -> None:
     assert (np.sign(back) * np.sign(c) >= 0).all()
 
 
+@given(st.integers(0, 1000), st.floats(1e-12, 10), st.floats(0, 2))
+def test_steps_of_long_arrays_are_those_of_the_formula(seed: int, step: float, threshold: float) -> None:
+    rng = np.random.default_rng(seed)
+    c = rng.standard_normal((3, 30_001)) * np.exp(3 * rng.standard_normal((3, 1)))
+    found = quantised(c, step, threshold)
+    scaled = np.abs(c) / found.step
+    q = np.floor(scaled + (1 - ZERO)) * (np.abs(c) > threshold)
+    assert np.array_equal(found.q, np.sign(c) * q)
+    for k, part in enumerate(found.parts, 1):
+        at = q == k if k < 3 else q >= k
+        assert not at.any() or abs(min((scaled - q)[at].mean() + ZERO, 255 / 256) - part / 256) <= 0.5001 / 256
+    back = restored(found)
+    offset = np.array([0, *(part / 256 - ZERO for part in found.parts)])[np.minimum(q, 3).astype(int)]
+    assert np.allclose(back, np.sign(c) * (q + offset) * found.step * (q > 0), rtol=1e-12)
+    assert squared_gap(found, c) == pytest.approx(np.square(back - c).sum(), rel=1e-9)
+
+
 def test_largest_step_meets_the_error_and_is_no_smaller_than_it_must() -> None:
     for power in (0.5, 1.0, 2.0):
         step = largest_step(lambda s, p=power: (s / 7) ** p, 0.05, 1e-6)
@@ -210,6 +227,17 @@ def test_strips_are_what_the_formulas_read(seed: int) -> None:
     for head, strip in enumerate(strips):
         if strip:
             assert np.array_equal(_slowly(strip, model, layout, head), q[head])
+
+
+@given(st.tuples(st.integers(1, 9), st.integers(1, 60), st.integers(1, 6)), st.integers(0, 100), st.integers(1, 40))
+def test_sizes_are_known_without_coding(shape: tuple[int, int, int], seed: int, longest: int) -> None:
+    q, layout = _numbers(shape, seed), replace(_layout(shape, seed), longest=longest)
+    model, strips = coder.encode(q, layout)
+    same, sized = coder.encode(q, layout, sized=True)
+    assert model_to_bytes(same) == model_to_bytes(model)
+    for strip, zeros in zip(strips, sized, strict=True):
+        assert abs(len(strip) - len(zeros)) <= 2
+        assert bool(strip) == bool(zeros)
 
 
 def test_symbols_of_every_size() -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import os
+import pickle
+import tracemalloc
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +19,8 @@ from typer.testing import CliRunner
 
 import pyattnorg as pa
 from pyattnorg.cli.app import app
+from pyattnorg.compression import Compressed
+from pyattnorg.compression.container import FRONT, MAGIC
 
 runner = CliRunner()
 HEADS = {"layer": np.repeat(np.arange(6), 6), "head": np.tile(np.arange(6), 6)}
@@ -123,6 +131,64 @@ def test_damage_elsewhere_does_not_keep_a_head_from_being_read(path: Path) -> No
     assert 0 < found < 36
 
 
+@pytest.mark.parametrize("form", ["haar", "factors"])
+def test_any_changed_bit_is_found_when_a_file_is_copied(form: Any, tmp_path: Path) -> None:
+    whole = pa.compress(attention_like(6, 5, 4), error=0.05, form=form).to_bytes()
+    path = tmp_path / "c"
+    path.write_bytes(whole)
+    opened = pa.load(path)
+    assert opened.to_bytes() == whole
+    for at in range(len(whole)):
+        data = bytearray(whole)
+        data[at] ^= 1 << at % 8
+        path.write_bytes(data)
+        with pytest.raises(pa.DamagedFileError, match=str(path)):
+            opened.to_bytes()
+
+
+def test_a_file_that_is_replaced_after_it_was_opened_gives_nothing_of_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    pa.compress(attention_like(6, 5, 4), error=0.05).save(path)
+    opened = pa.load(path)
+    pa.compress(attention_like(20, 20, 9), error=0.01).save(path, overwrite=True)
+    for use in (opened.reconstruct, opened.to_bytes, lambda: opened.head(0), lambda: opened.save(tmp_path / "d")):
+        with pytest.raises(pa.DamagedFileError, match="took its place"):
+            use()
+    assert not (tmp_path / "d").exists()
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=str(path)):
+        opened.head(0)
+
+
+def test_a_file_is_read_from_any_folder_and_thread_and_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = pa.compress(_network(), error=0.05)
+    made.save(tmp_path / "c")
+    monkeypatch.chdir(tmp_path)
+    opened = pa.load("c")
+    monkeypatch.chdir("/")
+    whole = made.reconstruct().values
+    with ThreadPoolExecutor(8) as pool:
+        for i, head in zip([*range(36)] * 3, pool.map(opened.head, [*range(36)] * 3)):
+            assert np.abs(head - whole[:, :, i]).max() < 1e-6
+    for copied in (pickle.loads(pickle.dumps(opened)), pickle.loads(pickle.dumps(made)), copy.deepcopy(opened)):
+        assert np.array_equal(copied.reconstruct().values, whole)
+
+
+def test_forged_lengths_take_no_memory_and_no_time(small: bytes, tmp_path: Path) -> None:
+    tracemalloc.start()
+    try:
+        for header in (b"\xff" * 4, b"\xf0\xff\xff\x7f"):
+            (tmp_path / "c").write_bytes(small[:8] + header + small[12:])
+            with pytest.raises(pa.DamagedFileError, match="too soon"):
+                pa.load(tmp_path / "c")
+        header = b"\xff" * 2_000_000  # a number that does not end
+        with pytest.raises(pa.DamagedFileError, match="a number in it"):
+            Compressed(FRONT.pack(MAGIC, len(header), zlib.crc32(header)) + header)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_file_is_overwritten_only_when_asked(tmp_path: Path) -> None:
     made = pa.compress(attention_like(6, 5, 4), error=0.1)
     (tmp_path / "c").write_text("precious")
@@ -171,9 +237,87 @@ def test_compress_and_decompress(saved: Path, tmp_path: Path, organized: pa.Orga
     assert pa.load(tmp_path / "d").ratio >= 20
 
 
+def test_decompress_to_npz_and_by_position(tmp_path: Path) -> None:
+    visible = np.random.default_rng(0).random((12, 11, 4)) < 0.7
+    names: Any = {"queries": [f"q{i}" for i in range(12)], "heads": {"layer": [0, 0, 1, 1], "head": [0, 1, 0, 1]}}
+    network = pa.NetworkTensor(attention_like(12, 11, 4), kind="scores", visible=visible, **names)
+    made = pa.compress(network, error=0.1)
+    made.save(tmp_path / "c")
+    assert _run("decompress", tmp_path / "c", "--out", tmp_path / "x.npz").exit_code == 0
+    with np.load(tmp_path / "x.npz") as found:
+        assert sorted(found.files) == ["heads", "queries", "values", "visible"]
+        assert np.array_equal(found["values"], made.reconstruct().values)
+        assert np.array_equal(found["visible"], visible)
+        assert (found["heads"].tolist(), found["queries"].tolist()) == (list(network.labels), names["queries"])
+    for head in ("L1H1", "3", "-1"):
+        run = _run("decompress", tmp_path / "c", "--out", tmp_path / "x.npz", "--overwrite", f"--head={head}")
+        assert run.exit_code == 0, run.output
+        with np.load(tmp_path / "x.npz") as found:
+            assert found["heads"].tolist() == ["L1H1"]
+            assert np.array_equal(found["values"], made.head(3))
+            assert np.array_equal(found["visible"], visible[:, :, 3])
+    pa.compress(attention_like(6, 5, 4), error=0.1).save(tmp_path / "d")
+    for options in ([], ["--head", "2"]):
+        assert _run("decompress", tmp_path / "d", "--out", tmp_path / "y.npz", "--overwrite", *options).exit_code == 0
+        with np.load(tmp_path / "y.npz") as found:
+            assert found.files == ["values"]
+    (tmp_path / "folder.npy").mkdir()
+    os.mkfifo(tmp_path / "pipe.npy")
+    for place, said in (("folder.npy", "is a folder"), ("pipe.npy", "is a device or a pipe")):
+        run = _run("decompress", tmp_path / "c", "--out", tmp_path / place, "--overwrite")
+        assert f"--out: {tmp_path / place} {said}" in run.stderr
+    run = _run("decompress", tmp_path / "c", "--out", tmp_path / "x.txt")
+    assert "ends in .npy or .npz" in run.stderr
+    run = _run("compress", tmp_path / "c", "--error", "0.1", "--out", tmp_path / "e")
+    assert "is compressed already" in run.stderr
+    run = _run("compress", tmp_path / "none.npz", "--error", "0.1", "--out", tmp_path / "e")
+    assert "none.npz does not exist" in run.stderr
+
+
+def test_threads_are_used_and_bad_options_refused_before_a_model_is_loaded(saved: Path, tmp_path: Path) -> None:
+    before = pa.get_num_threads()
+    try:
+        assert _run("compress", saved, "--error", "0.1", "--out", tmp_path / "c", "--threads", "1").exit_code == 0
+        assert pa.get_num_threads() == 1
+    finally:
+        pa.set_num_threads(before)
+    for options in (["--error", "2"], ["--error", "0.1", "--form", "x"], ["--ratio", "-1"]):
+        run = _run("compress", "no/such-model", "--text", "a", "--out", tmp_path / "d", *options)
+        assert run.exit_code == 1
+        assert f"{options[-2].strip('-')}: got" in run.stderr
+
+
+@pytest.mark.models
+def test_a_live_model_is_compressed(tmp_path: Path) -> None:
+    from pyattnorg.capture import load_model
+    from pyattnorg.cli.sources import demo_model
+
+    try:
+        demo_model()
+    except FileNotFoundError as missing:
+        if os.environ.get("PYATTNORG_REQUIRE_MODELS") == "1":
+            raise
+        pytest.skip(str(missing))
+    text = "A cat sits on the mat."
+    run = _run(
+        "compress", demo_model(), "--text", text, "--kind", "scores", "--error", "0.05",
+        "--out", tmp_path / "c", "--json",
+    )  # fmt: skip
+    assert run.exit_code == 0, run.output
+    told = json.loads(run.stdout)
+    assert told["error"] <= 0.05
+    assert told["shape"][2] == 72
+    loaded = load_model(demo_model())
+    network = pa.capture(loaded, text).scores
+    back = pa.load(tmp_path / "c").reconstruct()
+    assert (back.labels, back.queries) == (network.labels, network.queries)
+    assert np.linalg.norm(back.values - network.values) <= 0.0501 * np.linalg.norm(network.values)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (["--error", "0.1", "--kind", "weights"], "--kind: "),
         (["--error", "much"], "--error: got 'much'"),
         (["--error", "0.1", "--ratio", "2"], "exactly one"),
         ([], "exactly one"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import random_tree
+from threadpoolctl import threadpool_limits
 
 import pyattnorg as pa
 
@@ -96,6 +97,33 @@ def test_same_bytes_for_any_number_of_threads() -> None:
     finally:
         pa.set_num_threads(before)
     assert found[0] == found[1]
+
+
+def test_a_ratio_that_factors_do_not_reach_is_refused_and_auto_takes_what_reaches_it() -> None:
+    x = np.random.default_rng(0).standard_normal((12, 12, 6))
+    with pytest.raises(ValueError, match=r"ratio: got 15, .* the largest here is 8") as said:
+        pa.compress(x, ratio=15, form="factors")
+    most = float(str(said.value).rsplit(" ", 1)[1])
+    made = pa.compress(x, ratio=0.999 * most, form="factors")
+    assert (made.form, made.trees) == ("factors", (None,) * 3)
+    made = pa.compress(x, ratio=15, form="auto")
+    assert made.form == "haar"
+    assert made.ratio >= 15
+    with pytest.raises(ValueError, match="the largest here is 2"):
+        pa.compress(x, ratio=100, form="auto")
+
+
+@pytest.mark.parametrize("form", ["haar", "factors"])
+def test_same_bytes_and_numbers_for_any_number_of_blas_threads(form: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((70, 64, 12))  # enough for BLAS to share it out
+    found, parts = set(), set()
+    for threads in (1, 2, 3):
+        with threadpool_limits(threads, user_api="blas"):
+            for visible in (None, np.tri(70, 64, dtype=bool)):
+                made = pa.compress(x, error=0.3, form=form, trees=[None] * 3, visible=visible)
+                found.add(made.to_bytes())
+                parts.add(made.block(slice(0, 40), None, slice(2, 9)).tobytes())
+    assert len(found) == len(parts) == 2
 
 
 def test_what_has_no_heads_is_refused() -> None:

@@ -155,6 +155,31 @@ def test_a_file_is_overwritten_only_when_asked(organized: pa.Organization, path:
     assert [p.name for p in path.parent.iterdir()] == ["saved.npz"]
 
 
+def test_folders_pipes_and_links_keep_their_place(organized: pa.Organization, path: Path) -> None:
+    (path.parent / "folder").mkdir()
+    for overwrite in (False, True):
+        with pytest.raises(IsADirectoryError, match=r"^path: .*folder is a folder"):
+            organized.save(path.parent / "folder", overwrite=overwrite)
+    os.mkfifo(path.parent / "pipe")
+    with pytest.raises(OSError, match=r"^path: .*pipe is a device or a pipe"):
+        organized.save(path.parent / "pipe", overwrite=True)
+    assert (path.parent / "pipe").is_fifo()
+    (path.parent / "link").symlink_to(path)
+    before = path.read_bytes()
+    with pytest.raises(FileExistsError):
+        organized.save(path.parent / "link")
+    pa.organize(_network(), n_iter=1).save(path.parent / "link", overwrite=True)
+    assert (path.parent / "link").is_symlink()
+    assert path.read_bytes() != before
+    assert _same(pa.load(path), pa.load(path.parent / "link"))
+
+
+def test_the_file_of_one_array_is_said_to_be_one(path: Path) -> None:
+    np.save(path.with_suffix(".npy"), np.zeros(3))
+    with pytest.raises(pa.DamagedFileError, match=r"NumPy file of one array; numpy.load reads it"):
+        pa.load(path.with_suffix(".npy"))
+
+
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt(), MemoryError()])
 def test_a_crash_leaves_the_old_file_and_nothing_else(path: Path, error: BaseException) -> None:
     before = path.read_bytes()

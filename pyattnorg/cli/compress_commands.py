@@ -35,7 +35,9 @@ def compress(
     text: Annotated[str | None, typer.Option(help="Text to read.")] = None,
     text_file: Annotated[Path | None, typer.Option(help="File with the text (UTF-8).")] = None,
     image: Annotated[Path | None, typer.Option(help="Image to look at.")] = None,
-    kind: Annotated[str, typer.Option(help="Attention after softmax (weights) or before it (scores).")] = "weights",
+    kind: Annotated[
+        str | None, typer.Option(help="Attention after softmax (weights, as without it) or before it (scores).")
+    ] = None,
     layers: Annotated[str | None, typer.Option(help="Layers to look at, from 0: '0-3,7'. All without it.")] = None,
     heads: Annotated[str | None, typer.Option(help="Heads to look at: 'L3H*', 'L0H1,L5H2'. All without it.")] = None,
     group: Annotated[str | None, typer.Option(help="Part of a model that has several, such as 'encoder'.")] = None,
@@ -76,7 +78,7 @@ def compress(
 def decompress(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="What `compress` wrote.")],
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="NumPy file (.npy) for the array.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="NumPy file: .npy for the array, .npz with names and mask.")],
     head: Annotated[
         str | None, typer.Option(help="One head, such as L3H5, read without the rest; all without it.")
     ] = None,
@@ -87,7 +89,8 @@ def decompress(
 ) -> None:
     """Give a compressed network back as an array: queries x keys x heads, or the matrix of one head.
 
-    Cells that the model cannot see hold 0.
+    Cells that the model cannot see hold 0. A .npz has the array as "values", and of networks "heads", their labels,
+    "queries" and "keys", the tokens where they are known, and "visible", where a mask is.
     """
     with one_line(debug):
         from pyattnorg.cli import compressing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,8 +15,10 @@ from pyattnorg.checks import one_of
 from pyattnorg.cli import job, sources
 from pyattnorg.cli.stages import Stages
 from pyattnorg.cli.summary import print_json
+from pyattnorg.compression import Compressed
 from pyattnorg.memory import size_text
 from pyattnorg.store import load, write_atomically
+from pyattnorg.threads import set_num_threads
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Task:
     axes: str
     form: str
     given: tuple[str | None, Path | None, Path | None]
-    kind: str
+    kind: str | None
     choices: Mapping[str, Any]
     loading: Mapping[str, Any]
     threads: int | None
@@ -38,9 +41,10 @@ class Task:
 
 def compress(task: Task, *, quiet: bool = False, as_json: bool = False) -> None:
     """Compress, write and tell."""
-    from pyattnorg.compression import compress
+    from pyattnorg.compression.api import check_options, compress
 
     error = _error(task)
+    check_options(error, task.ratio, task.axes, task.form)
     _may_write(task.out, overwrite=task.overwrite)
     with Stages(shown=not (quiet or as_json)) as stages:
         network = _network(task, stages)
@@ -60,19 +64,20 @@ def decompress(
     file: Path, out: Path, head: str | None, *, overwrite: bool = False, quiet: bool = False, as_json: bool = False
 ) -> None:
     """Read a head or all, write it as .npy and tell."""
-    from pyattnorg.compression import Compressed
-
     _may_write(out, overwrite=overwrite)
+    if out.suffix not in (".npy", ".npz"):
+        raise ValueError(f"--out: got {out}, expected a name that ends in .npy or .npz")
     made = load(file)
     if not isinstance(made, Compressed):
         raise ValueError(f"{file} is an organisation, expected a file of `pyattnorg compress`")
-    if head is None:
-        values = made.block()
-    else:
-        values = made.head(int(head) if head.lstrip("-").isdigit() else head)
+    arrays = _arrays(made, head)
+    values = arrays["values"]
 
     def write(opened: BinaryIO) -> None:
-        np.save(opened, values)
+        if out.suffix == ".npy":
+            np.save(opened, values)
+        else:
+            np.savez(opened, **arrays)
 
     write_atomically(out, write, overwrite=overwrite)
     told = {"file": str(file), "head": head, "shape": list(values.shape), "bytes_read": made.bytes_read,
@@ -83,6 +88,29 @@ def decompress(
         shape = " x ".join(map(str, values.shape))
         read = f"{size_text(made.bytes_read)} of {size_text(made.nbytes)} read"
         typer.echo(f"{head or 'all heads'}: {shape}, {read}; written to {out}")
+
+
+def _arrays(made: Compressed, head: str | None) -> dict[str, Any]:
+    """Values of a head or of all, and what else is known of them."""
+    if head is None:
+        back = made.reconstruct()
+        if made.kind is None:
+            return {"values": np.asarray(back)}
+        found, heads = {"values": back.values}, back.labels
+    else:
+        at: str | int = head
+        with suppress(ValueError):
+            at = int(head)
+        found = {"values": made.head(at)}
+        if made.kind is None:
+            return found
+        heads = (head if isinstance(at, str) else made.labels[at],)
+    found["heads"] = np.array(heads)
+    found |= {axis: np.array(told) for axis, told in made.names.items() if told is not None}
+    if (cells := made.visible) is not None:
+        deep = cells.ndim == 3 and head is not None
+        found["visible"] = cells[:, :, made.labels.index(heads[0])] if deep else cells
+    return found
 
 
 def _error(task: Task) -> Any:
@@ -96,10 +124,12 @@ def _error(task: Task) -> Any:
 
 def _may_write(out: Path, *, overwrite: bool) -> None:
     """Refuse before the long work what writing would refuse after it."""
-    if out.exists() and not overwrite:
-        raise FileExistsError(f"--out: {out} exists; pass --overwrite to replace it, or another --out")
     if out.is_dir():
         raise IsADirectoryError(f"--out: {out} is a folder, expected the name of a file")
+    if out.exists() and not out.is_file():
+        raise OSError(f"--out: {out} is a device or a pipe, expected the name of a file")
+    if out.exists() and not overwrite:
+        raise FileExistsError(f"--out: {out} exists; pass --overwrite to replace it, or another --out")
     if not out.parent.is_dir():
         raise FileNotFoundError(f"--out: the folder {out.parent} does not exist; make it first")
 
@@ -109,20 +139,28 @@ def _network(task: Task, stages: Stages) -> Any:
     stored = sources.is_store(task.source)
     saved = Path(task.source).is_file()
     n_given = sum(one is not None for one in task.given)
+    if not (stored or saved) and Path(task.source).suffix in (".npz", ".npy") and not Path(task.source).exists():
+        raise FileNotFoundError(f"{task.source} does not exist")
     if n_given != (0 if stored or saved else 1):
         what = "give none of them, the source has its input" if stored or saved else "give exactly one of them"
         raise ValueError(f"--text, --text-file, --image: {what}")
     if saved:
         _refuse(task, "an organisation")
+        if task.threads is not None:
+            set_num_threads(task.threads)
         with stages.stage("load"):
-            return load(task.source)
-    one_of(task.kind, "--kind", ("weights", "scores"))
+            found = load(task.source)
+        if isinstance(found, Compressed):
+            raise ValueError(f"{task.source} is compressed already, expected organization.npz of `analyze`")
+        return found
+    kind = task.kind or "weights"
+    one_of(kind, "--kind", ("weights", "scores"))
     work = job.Job(
         model=task.source,
         name=sources.short_name(task.source),
         source=sources.of_store(task.source) if stored else sources.read_source(*task.given),
         out=task.out,
-        kind=task.kind,  # type: ignore[arg-type]
+        kind=kind,  # type: ignore[arg-type]
         loading=task.loading,
         threads=task.threads,
         **task.choices,
@@ -136,7 +174,7 @@ def _network(task: Task, stages: Stages) -> Any:
 
 
 def _refuse(task: Task, what: str) -> None:
-    told = [name for name, value in {**task.choices, **task.loading}.items() if value is not None]
+    told = [name for name, value in {"kind": task.kind, **task.choices, **task.loading}.items() if value is not None]
     if told:
         raise ValueError(f"--{told[0].replace('_', '-')}: {task.source} is {what}, all of which is compressed")
 

@@ -32,12 +32,12 @@ class Tables:
         self.symbol = np.repeat(symbols, freq[used].ravel())
 
 
-def encode(freq: Ints, start: Ints, lengths: Ints) -> list[bytes]:
+def encode(freq: NDArray[np.uint16], start: NDArray[np.uint16], lengths: Ints) -> list[bytes]:
     """Bytes of every strip: its last state, then words of 16 bits, both little-endian, as `decode` takes them.
 
     Parameters
     ----------
-    freq, start : int64, shape (symbols,)
+    freq, start : uint16, shape (symbols,)
         Of every symbol of all strips, one strip after the other: its frequency, and the sum of those before it.
     lengths : int64, shape (strips,)
         Symbols of every strip; one without any has no bytes.
@@ -50,7 +50,7 @@ def encode(freq: Ints, start: Ints, lengths: Ints) -> list[bytes]:
     for t in range(len(active) - 1, -1, -1):
         n = active[t]
         at = begin[:n] + t
-        f = freq[at]
+        f = freq[at].astype(np.int64)
         x = state[:n]
         full = np.flatnonzero(x >= f << (32 - BITS))
         if len(full):

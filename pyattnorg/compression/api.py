@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, TypeAlias
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -18,16 +19,19 @@ from pyattnorg.network import NetworkTensor
 from pyattnorg.organization import Organization
 from pyattnorg.questionnaire import Questionnaire
 from pyattnorg.shrinkage import noise_level
+from pyattnorg.threads import one_blas_thread
 from pyattnorg.trees import PartitionTree
 
-Settled: TypeAlias = Callable[["float | None"], Way]  # the way to go, None: before a step is known
+# The way to go. None: before a step is known; inf: where there is no room but for what cannot be left out.
+Settled: TypeAlias = Callable[["float | None"], Way]
 LEAST = {"f4": 1e-6, "f8": 1e-12}  # errors that can be asked, above what rounding does
-SHRINK = 0.995  # of the step, where rounding to the dtype took the error over what was asked
+SHRINK = 0.995  # of the step, where rounding to the dtype took the error over what was asked; one over it for bytes
 FAR = 1e9  # step over the norm, where nothing is kept
 TRIES = 24  # times that it is made smaller
 NOISE_STEP = 2.0  # in standard deviations of the noise: its own error then is a third of the noise's square
 
 
+@one_blas_thread()  # sums and products end in other digits on several
 def compress(
     network: NetworkTensor | Organization | Array,
     *,
@@ -50,7 +54,7 @@ def compress(
     error : float or "noise", optional
         Relative l2 error over visible cells that the result will not exceed, such as 0.05. ``"noise"``: coefficients
         up to the universal threshold (`pyattnorg.denoise`) become 0 and the others are rounded to less than the noise,
-        so that what comes back is the tensor without its noise.
+        so that what comes back is the tensor without its noise. All trees are used then, and coefficients kept.
     ratio : float, optional
         Instead of `error`: bytes of the whole tensor as float32 over those of the result, everything counted.
     trees : sequence of PartitionTree or None, optional
@@ -73,35 +77,56 @@ def compress(
     Raises
     ------
     ValueError
-        Not exactly one of `error` and `ratio`; a ratio or error that cannot be had (the message says what can); NaN.
+        Not exactly one of `error` and `ratio`; a ratio or error that cannot be had (the message says what can); NaN;
+        trees that do not fit what is seen.
+    TypeError
+        No tensor; `visible` beside a network; `meta` that JSON does not have.
     """
+    check_options(error, ratio, axes, form)
+    found = take_in(network, trees, visible)
+    if form == "factors" and found.values.ndim != 3:
+        raise ValueError(f"form: got 'factors' for a tensor of {found.values.ndim} axes, expected queries, keys, heads")
+    if ratio is None and error != "noise":
+        error = number(error, "error", at_least=LEAST[found.about["dtype"]])
+    whole = Candidate(found.values, found.seen, tuple(_trees(found)))
+    if not whole.length:
+        made = _made(found, next(_ways(found, whole, axes, "haar"))(np.inf), 1.0)  # there are no singular vectors
+        return made if ratio is None else _no_larger(made, float(ratio))
+    if error == "noise":
+        return _denoised(found, whole)
+    ways = _ways(found, whole, axes, form)
+    if ratio is not None:
+        return _best(lambda one: one.error, [partial(_of_ratio, found, way, float(ratio)) for way in ways])
+    assert error is not None
+    return _best(lambda one: one.nbytes, [partial(_of_error, found, way, float(error)) for way in ways])
+
+
+def check_options(error: Any, ratio: Any, axes: str, form: str) -> None:
+    """Refuse what no tensor can have."""
     if (error is None) == (ratio is None):
         raise ValueError("error: give error (such as 0.05) or ratio (such as 20), exactly one of the two")
     one_of(axes, "axes", ("auto", "trees"))
     one_of(form, "form", ("haar", "factors", "auto"))
-    found = take_in(network, trees, visible)
-    if form == "factors" and found.values.ndim != 3:
-        raise ValueError(f"form: got 'factors' for a tensor of {found.values.ndim} axes, expected queries, keys, heads")
     if ratio is not None:
-        ratio = number(ratio, "ratio", above=0)
-    elif error != "noise":
-        error = number(error, "error", at_least=LEAST[found.about["dtype"]])
-        if error >= 1:
-            raise ValueError(f"error: got {error:g}, expected less than 1, which keeps nothing")
-    whole = Candidate(found.values, found.seen, tuple(_trees(found)))
-    if not whole.length:
-        return _made(found, HaarWay(whole), 1.0)
-    if error == "noise":
+        number(ratio, "ratio", above=0)
+    elif isinstance(error, str) and error == "noise":
         if form == "factors":
             raise ValueError("form: got 'factors' with error='noise', expected 'haar': noise is found in coefficients")
-        return _denoised(found, whole)
-    if ratio is not None:
-        bare = HaarWay(Candidate(found.values, found.seen, (None,) * found.values.ndim) if axes == "auto" else whole)
-        made = [_of_ratio(found, way, ratio, bare) for way in _ways(found, whole, axes, form)]
-        return min(made, key=lambda one: one.error)
-    assert error is not None
-    made = [_of_error(found, way, float(error)) for way in _ways(found, whole, axes, form)]
-    return min(made, key=lambda one: one.nbytes)
+    elif number(error, "error", at_least=LEAST["f8"]) >= 1:
+        raise ValueError(f"error: got {error:g}, expected less than 1: an error of 1 is that of zeros alone")
+
+
+def _best(by: Callable[[Compressed], float], makers: Sequence[Callable[[], Compressed]]) -> Compressed:
+    """The best of what can be made; what the first one says if nothing can."""
+    made, failed = [], []
+    for maker in makers:
+        try:
+            made.append(maker())
+        except ValueError as error:
+            failed.append(error)
+    if not made:
+        raise failed[0]
+    return min(made, key=by)
 
 
 def _trees(found: Intake) -> list[PartitionTree | None]:
@@ -116,15 +141,22 @@ def _trees(found: Intake) -> list[PartitionTree | None]:
 
 def _ways(found: Intake, whole: Candidate, axes: str, form: str) -> Iterator[Settled]:
     """The forms that were asked for; each says how it settles, once a step is known about."""
+    auto = axes == "auto"
+    bare = (None,) * found.values.ndim if auto else whole.trees
+
+    def haar(step: float | None) -> Way:
+        if step is None:
+            return HaarWay(whole)
+        whole.forget()
+        if step == np.inf:
+            return HaarWay(Candidate(found.values, found.seen, bare))
+        return HaarWay(best_axes(whole, step) if auto else whole.filled(step))
+
     if form != "factors":
-        yield lambda step: HaarWay(whole if step is None else _settled(whole, step, axes))
+        yield haar
     if form != "haar" and found.values.ndim == 3:
-        way = FactorWay(found, whole.trees[:2])
-        yield lambda step: way
-
-
-def _settled(whole: Candidate, step: float, axes: str) -> Candidate:
-    return best_axes(whole, step) if axes == "auto" else whole.filled(step)
+        factors, without = FactorWay(found, whole.trees[:2]), FactorWay(found, bare[:2])
+        yield lambda step: without if step == np.inf else factors
 
 
 def _rms(found: Intake) -> float:
@@ -154,25 +186,35 @@ def _step_of_error(found: Intake, way: Way, error: float, first: float) -> float
     return step
 
 
-def _of_ratio(found: Intake, settled: Settled, ratio: float, spare: Way) -> Compressed:
-    """The result of the least error that is no larger than asked; by `spare` where trees alone are larger."""
+def _of_ratio(found: Intake, settled: Settled, ratio: float) -> Compressed:
+    """The result of the least error that is no larger than asked."""
     room = ORIGINAL * float(np.prod(found.about["shape"])) / ratio
     first = _step_of_size(found, settled(None), room)
-    way = spare if first is None else settled(first)
+    way = settled(np.inf if first is None else first)
     step = _step_of_size(found, way, room)
-    nothing = _made(found, way, FAR * _rms(found) * float(np.sqrt(found.values.size)))
-    if nothing.nbytes > room:
+    nothing = _no_larger(_made(found, way, FAR * _rms(found) * float(np.sqrt(found.values.size))), ratio)
+    if step is None:
+        return nothing
+    for _ in range(TRIES):
+        made = _made(found, way, step)
+        if made.nbytes <= room:
+            return made if made.error <= nothing.error else nothing
+        step /= SHRINK
+    return nothing
+
+
+def _no_larger(nothing: Compressed, ratio: float) -> Compressed:
+    if nothing.ratio < ratio:
         raise ValueError(
             f"ratio: got {ratio:g}, but names, mask and trees alone take {nothing.nbytes:,} bytes; "
             f"the largest here is {nothing.ratio:.4g}"
         )
-    made = nothing if step is None else _made(found, way, step)
-    return made if made.nbytes <= room and made.error <= nothing.error else nothing
+    return nothing
 
 
 def _step_of_size(found: Intake, way: Way, room: float) -> float | None:
     """The smallest step, about, whose file has room; None where there is none."""
-    fineness = largest_step(lambda inverse: len(way.file(found, 1 / inverse, 0.0)), room, 10 / _rms(found))
+    fineness = largest_step(lambda inverse: len(way.file(found, 1 / inverse, 0.0, sized=True)), room, 10 / _rms(found))
     return 1 / fineness if fineness else None
 
 

@@ -10,9 +10,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg.compression.model import bits_of, fit, model_to_bytes
-from pyattnorg.compression.quantize import ZERO, Quantised, quantised, restored
-from pyattnorg.compression.stored import layout_of
+from pyattnorg.compression.model import fit, model_to_bytes
+from pyattnorg.compression.quantize import ZERO, Quantised, blocks, quantised, restored, squared_gap
+from pyattnorg.compression.stored import as_coded, layout_of
 from pyattnorg.haar import haar, ihaar
 from pyattnorg.trees import PartitionTree
 
@@ -50,23 +50,28 @@ class Candidate:
         """Norm of the cells that count."""
         return float(np.linalg.norm(self.values if self.seen is None else self.values[self.seen]))
 
+    def forget(self) -> None:
+        """Give the memory of the coefficients back; they are made again where they are needed."""
+        self.__dict__.pop("coefficients", None)
+
     def error(self, found: Quantised) -> float:
         """Relative error in the cells that count; 0 for a tensor of zeros."""
-        gap = restored(found) - self.coefficients
-        if self.seen is not None:
-            gap = ihaar(gap, list(self.trees))[self.seen]
-        return float(np.linalg.norm(gap)) / (self.length or 1.0)
+        if self.seen is None:
+            return float(np.sqrt(squared_gap(found, self.coefficients))) / (self.length or 1.0)
+        gap = restored(found)
+        gap -= self.coefficients
+        return float(np.linalg.norm(ihaar(gap, list(self.trees))[self.seen])) / (self.length or 1.0)
 
     def bits(self, step: float) -> float:
         """Bits in steps of this size, the error that they leave counted as bits."""
-        found = quantised(self.coefficients, step)
+        c = haar(self.values, list(self.trees))  # not kept: there are several candidates
+        found = quantised(c, step)
+        squares = squared_gap(found, c)
+        del c
         orders, layout = layout_of(self.trees, self.values.shape)
-        q = found.q[np.ix_(*(order.functions for order in orders))].reshape(layout.shape)
-        magnitude = np.abs(np.ascontiguousarray(np.moveaxis(q, 2, 0)))
-        model = fit(magnitude, layout.within(), layout.beside)
-        bits = bits_of(model, magnitude, layout.within(), layout.beside) + 8 * len(model_to_bytes(model))
-        squares = np.square(restored(found) - self.coefficients).sum()
-        return bits + float(squares) / (float(BIT) * step * step)
+        magnitude = np.abs(as_coded(found.q, orders, layout))
+        model, bits = fit(magnitude, layout.within(), layout.beside)
+        return bits + 8 * len(model_to_bytes(model)) + squares / (float(BIT) * step * step)
 
     def filled(self, step: float) -> Candidate:
         """Cells that do not count hold what makes coefficients few: alternating projections (Papoulis 1975)."""
@@ -74,9 +79,12 @@ class Candidate:
             return self
         values = self.values
         for _ in range(FILLS):
-            c = haar(values, list(self.trees))
-            kept = ihaar(np.where(np.abs(c) > ZERO * step, c, 0.0), list(self.trees))
-            values = np.where(self.seen, self.values, kept)
+            c: Reals = haar(values, list(self.trees))
+            for block in blocks(c.size):
+                part = c.reshape(-1)[block]
+                part[np.abs(part) <= ZERO * step] = 0.0
+            values = ihaar(c, list(self.trees))
+            np.copyto(values, self.values, where=self.seen)
         return Candidate(values, self.seen, self.trees)
 
 
@@ -88,16 +96,16 @@ def best_axes(whole: Candidate, step: float) -> Candidate:
     best = whole.filled(step)
     bits = best.bits(step)
     while True:
-        tried = [
-            Candidate(whole.values, whole.seen, _without(best.trees, axis)).filled(step)
-            for axis, tree in enumerate(best.trees)
-            if tree is not None
-        ]
-        counted = [one.bits(step) for one in tried]
-        if not counted or min(counted) >= bits:
+        better = None
+        for axis, tree in enumerate(best.trees):
+            if tree is not None:
+                one = Candidate(whole.values, whole.seen, _without(best.trees, axis)).filled(step)
+                now = one.bits(step)
+                if now < bits:
+                    better, bits = one, now
+        if better is None:
             return best
-        bits = min(counted)
-        best = tried[counted.index(bits)]
+        best = better
 
 
 def _without(trees: Sequence[PartitionTree | None], axis: int) -> Trees:

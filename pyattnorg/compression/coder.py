@@ -48,14 +48,17 @@ class Layout:
         return np.where((self.above >= 0) & (self.above // self.stretch == mine), self.above, -1)
 
 
-def encode(q: Ints, layout: Layout) -> tuple[Model, list[bytes]]:
-    """The model and the strips of whole numbers q (heads, rows, middle)."""
+def encode(q: Ints, layout: Layout, *, sized: bool = False) -> tuple[Model, list[bytes]]:
+    """The model and the strips of whole numbers q (heads, rows, middle).
+
+    `sized` gives strips of zeros that are as long, to a few bytes.
+    """
     magnitude = np.abs(q)
     within = layout.within()
     edges = _edges(layout, layout.shape[2])
     empty = ~np.logical_or.reduceat(magnitude.ravel() > 0, edges[:-1])
     there = np.repeat(~empty, np.diff(edges))
-    model = fit(magnitude, within, layout.beside, there.reshape(q.shape))
+    model, _ = fit(magnitude, within, layout.beside, there.reshape(q.shape))
     symbol = symbols_of(magnitude)
     rows, heads = np.arange(layout.shape[0]), np.arange(layout.shape[2])
     base = model.bases(rows, heads)
@@ -63,7 +66,12 @@ def encode(q: Ints, layout: Layout) -> tuple[Model, list[bytes]]:
     context = model.context(base, shifted(symbol, within, 1), shifted(symbol, layout.beside, 2)).ravel()[live]
     told = symbol.ravel()[live]
     lengths = np.diff(np.searchsorted(live, edges))
-    coded = ans.encode(model.tables.freq[context, told], model.tables.start[context, told], lengths)
+    if sized:
+        bits = (ans.BITS - np.log2(np.maximum(model.tables.freq, 1)))[context, told]
+        return model, [bytes(size) for size in _sizes(bits, live, q.ravel(), symbol.ravel(), edges).tolist()]
+    del base, there
+    freq, start = (table.astype(np.uint16)[context, told] for table in (model.tables.freq, model.tables.start))
+    coded = ans.encode(freq, start, lengths)
     plain = _plain_bits(q.ravel(), symbol.ravel(), edges)
     return model, [a + b for a, b in zip(coded, plain)]
 
@@ -123,6 +131,16 @@ def _edges(layout: Layout, heads: int) -> Ints:
     rows = np.minimum(np.arange(layout.stretches) * layout.stretch, layout.shape[0])
     first = (np.arange(heads)[:, None] * layout.shape[0] + rows).ravel()
     return np.append(first, heads * layout.shape[0]) * layout.shape[1]
+
+
+def _sizes(bits: NDArray[np.float64], live: Ints, q: Ints, symbol: NDArray[np.uint8], edges: Ints) -> Ints:
+    """Bytes of every strip: a state and words of 16 bits, then plain bits."""
+    some = np.flatnonzero(q)
+    plain = np.concatenate([[0], np.cumsum(extra_bits(symbol[some]) + 1)])[np.searchsorted(some, edges)]
+    place = np.searchsorted(live, edges)
+    coded = np.diff(np.concatenate([[0.0], np.cumsum(bits)])[place])
+    words = ans.STATE_BYTES * (np.diff(place) > 0) + 2 * np.floor(coded / 16).astype(np.int64)
+    return np.asarray(words + (np.diff(plain) + 7) // 8)
 
 
 def _plain_bits(q: Ints, symbol: NDArray[np.uint8], edges: Ints) -> list[bytes]:

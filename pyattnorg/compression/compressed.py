@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from pyattnorg.arrays import FloatArray
 from pyattnorg.compression.factors import opened
+from pyattnorg.compression.quantize import in_dtype
 from pyattnorg.head_table import Heads
 from pyattnorg.memory import size_text
 from pyattnorg.network import NetworkTensor
+from pyattnorg.threads import one_blas_thread
 from pyattnorg.trees import PartitionTree
 
 Points: TypeAlias = "slice | int | Sequence[int] | NDArray[Any] | None"
@@ -96,6 +98,18 @@ class Compressed:
         """Label of every head."""
         return self.heads.labels
 
+    @property
+    def names(self) -> dict[str, tuple[str, ...] | None]:
+        """Tokens of "queries" and "keys"; None where they are not known."""
+        found = {axis: self._about.get(axis) for axis in ("queries", "keys")}
+        return {axis: None if told is None else tuple(told) for axis, told in found.items()}
+
+    @property
+    def visible(self) -> NDArray[np.bool_] | None:
+        """Cells that the model can see: of `shape`, or of queries and keys for all heads; None where all are."""
+        cells = self._stored.cells
+        return None if cells is None else cells.copy()
+
     # -- getting it back ----------------------------------------------------------------------------------------
 
     def reconstruct(self) -> Any:
@@ -121,6 +135,8 @@ class Compressed:
         ------
         KeyError
             No such head.
+        TypeError
+            Neither a label nor a whole number.
         """
         if self.kind is None and isinstance(label, str):
             raise KeyError(f"no head {label!r}: this is an array, whose last axis has no names; give a position")
@@ -137,19 +153,29 @@ class Compressed:
 
         Parameters
         ----------
-        *points : slice, int, sequence of ints, or None
-            One an axis (queries, keys, heads), None for all; what is left out is None. Heads may be labels.
+        *points : slice, int, sequence of ints, bool array, or None
+            One an axis (queries, keys, heads), None for all; what is left out is None. Heads may be labels. They come
+            back in the order asked for, a point as often as it is named; the axis of a single one stays.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError
+            No points, points that are not there, and what is no point.
         """
         some = self._points(points)
-        return self._finished(self._stored.block(self._inner(some)), some)
+        with one_blas_thread():
+            values = self._stored.block(self._stored.inner_points(some))
+        return self._finished(values, some)
 
     def cost(self, *points: Points) -> dict[str, int]:
         """What `block` has to look at: ``coefficients`` needed, those ``decoded`` with them, and ``bytes`` of these."""
-        return self._stored.cost(self._inner(self._points(points)))
+        return self._stored.cost(self._stored.inner_points(self._points(points)))
 
     def _position(self, label: Any) -> int:
         n = self.shape[-1]
         if not isinstance(label, str):
+            if isinstance(label, (bool, np.bool_)) or not hasattr(label, "__index__"):
+                raise TypeError(f"head: got {label!r}, expected a label or a position from 0 to {n - 1}")
             at = int(label)
             if not -n <= at < n:
                 raise KeyError(f"no head {at}; there are {n}, counted from 0")
@@ -167,37 +193,27 @@ class Compressed:
             if some is None or (isinstance(some, slice) and some == slice(None)):
                 found.append(None)
                 continue
+            at: NDArray[Any]
             if isinstance(some, slice):
                 at = np.arange(n)[some]
+            elif (mask := _mask(some)) is not None:
+                at = np.flatnonzero(mask) if len(mask) == n else np.empty(0)
             elif axis == len(self.shape) - 1 and self.kind is not None:
                 several = [some] if isinstance(some, (str, int, np.integer)) else list(some)
                 at = np.array([self._position(one) for one in several], np.int64)
             else:
                 at = np.atleast_1d(np.asarray(some))
             if at.dtype.kind not in "iu" or at.ndim != 1 or not len(at) or (at < -n).any() or (at >= n).any():
-                raise ValueError(f"points: got {some!r} for axis {axis}, expected some of its {n} points")
+                raise ValueError(
+                    f"points: got {some!r} for axis {axis}, expected some of its {n} points: a slice, positions, "
+                    f"or {n} booleans"
+                )
             found.append(at.astype(np.int64) % n)
         return found
 
-    def _inner(self, points: Sequence[NDArray[np.int64] | None]) -> list[NDArray[np.int64] | None]:
-        """Positions among the queries and keys that are kept; any for the others, whose cells are all invisible."""
-        if self._stored.inner == self._stored.shape:
-            return list(points)
-        out = list(points)
-        for axis, kept in enumerate(self._kept()):
-            wanted = np.arange(len(kept)) if out[axis] is None else out[axis]
-            out[axis] = np.clip(np.cumsum(kept) - 1, 0, None)[wanted]
-        return out
-
-    def _kept(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        cells = self._stored.cells
-        assert cells is not None
-        deep = cells[:, :, None] if cells.ndim == 2 else cells
-        return np.asarray(deep.any((1, 2))), np.asarray(deep.any((0, 2)))
-
     def _finished(self, values: NDArray[np.float64], points: Sequence[NDArray[np.int64] | None]) -> FloatArray:
         """In the dtype that came, with nothing in invisible cells."""
-        out: FloatArray = values.astype(self._about["dtype"])
+        out: FloatArray = in_dtype(values, self._about)
         cells = self._stored.cells
         if cells is not None:
             for axis, some in enumerate(points[: cells.ndim]):
@@ -212,7 +228,7 @@ class Compressed:
         """Write the file, `nbytes` long; `pyattnorg.load` reads it."""
         from pyattnorg.store import write_atomically
 
-        data = self._stored.container.whole()
+        data = self.to_bytes()
 
         def write(file: BinaryIO) -> None:
             file.write(data)
@@ -221,7 +237,8 @@ class Compressed:
 
     def to_bytes(self) -> bytes:
         """What `save` writes."""
-        return self._stored.container.whole()
+        with self._stored.named():
+            return self._stored.container.whole()
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, JSON-ready."""
@@ -263,3 +280,13 @@ class Compressed:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.summary())}</pre>"
+
+
+def _mask(points: Any) -> NDArray[np.bool_] | None:
+    """Points as an array, if they are booleans in a row."""
+    if isinstance(points, (str, bytes)) or not hasattr(points, "__len__"):
+        return None
+    if not isinstance(points, np.ndarray) and not all(isinstance(one, (bool, np.bool_)) for one in points):
+        return None
+    found = np.asarray(points)
+    return found if found.dtype == np.bool_ and found.ndim == 1 else None

@@ -45,7 +45,9 @@ class Parts:
 
 def written(parts: Parts, strips: Sequence[bytes]) -> bytes:
     """The whole file."""
-    about = zlib.compress(json.dumps(parts.about, separators=(",", ":"), ensure_ascii=False).encode(), 9)
+    about = zlib.compress(
+        json.dumps(parts.about, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass"), 9
+    )
     trees = framed(parts.trees)
     planes = np.array([len(strip) for strip in strips], "<u4").view(np.uint8).reshape(-1, 4).T
     sizes = zlib.compress(planes.tobytes(), 9)
@@ -93,7 +95,8 @@ class Container:
         size = len(source) if isinstance(source, bytes) else os.stat(source).st_size
         self.nbytes = size - begin if nbytes is None else nbytes
         self._read_here = 0
-        magic, length, check = FRONT.unpack(self._read(0, FRONT.size))
+        self._front = self._read(0, FRONT.size)
+        magic, length, check = FRONT.unpack(self._front)
         if magic != MAGIC:
             raise ValueError("it does not begin as one")
         header = self._read(FRONT.size, length)
@@ -116,6 +119,8 @@ class Container:
         self.inside: list[Container] = []
         end = self._begin + self._edges[-1]
         for length in told.get("inside", ()):
+            if nbytes is not None or length < 0:
+                raise ValueError("there is a file within a file within it")
             self.inside.append(Container(source, begin + end, int(length)))
             end += int(length)
         if len(self._checks) != len(self._edges) - 1 or end != self.nbytes:
@@ -129,6 +134,8 @@ class Container:
         self.section_bytes["rest"] = self.nbytes - sum(self.section_bytes.values())
 
     def _read(self, at: int, count: int) -> bytes:
+        if at + count > self.nbytes:
+            raise ValueError("it ends too soon")
         at += self._first
         if isinstance(self._source, bytes):
             found = self._source[at : at + count]
@@ -157,10 +164,7 @@ class Container:
             first, last = int(run[0]), int(run[-1])
             data = self._read(self._begin + self._edges[first], self._edges[last + 1] - self._edges[first])
             for i in range(first, last + 1):
-                piece = data[self._edges[i] - self._edges[first] : self._edges[i + 1] - self._edges[first]]
-                if zlib.crc32(piece) != self._checks[i]:
-                    raise ValueError("its coefficients are damaged")
-                self._known[i] = piece
+                self._known[i] = self._checked(i, data, self._edges[first])
         out = []
         for begin, end in zip(a.tolist(), b.tolist()):
             if end > begin:
@@ -168,6 +172,21 @@ class Container:
                 out.append(self._known[i][begin - self._edges[i] : end - self._edges[i]])
         return b"".join(out), b - a
 
+    def _checked(self, segment: int, data: bytes, begin: int) -> bytes:
+        """A segment of coefficients that start at `begin`."""
+        piece = data[self._edges[segment] - begin : self._edges[segment + 1] - begin]
+        if zlib.crc32(piece) != self._checks[segment]:
+            raise ValueError("its coefficients are damaged, or another file took its place after it was opened")
+        return piece
+
     def whole(self) -> bytes:
-        """All bytes, as they are on disk."""
-        return self._source if isinstance(self._source, bytes) else self._read(0, self.nbytes)
+        """All bytes, as they are on disk, if they are those that were written."""
+        data = self._read(0, self.nbytes)
+        header = data[FRONT.size : self._begin]
+        if data[: FRONT.size] != self._front or zlib.crc32(header) != FRONT.unpack(self._front)[2]:
+            raise ValueError("another file took its place after it was opened")
+        for segment in range(len(self._checks)):
+            self._checked(segment, data, -self._begin)
+        for other in self.inside:
+            other.whole()
+        return data

@@ -55,10 +55,12 @@ def factor_bytes(
     about: dict[str, Any],
     mask: NDArray[np.bool_] | None,
     error: float,
+    *,
+    sized: bool = False,
 ) -> bytes:
-    """The file of singular vectors in steps; `trees` are those of queries and keys."""
+    """The file of singular vectors in steps; `trees` are those of queries and keys; `sized` as in `file_bytes`."""
     inside = [
-        file_bytes(one, [None, tree], None, {"shape": one.q.shape, "longest": LONGEST}, 0.0)
+        file_bytes(one, [None, tree], None, {"shape": one.q.shape, "longest": LONGEST}, 0.0, sized=sized)
         for one, tree in zip(found, trees)
     ]
     inner = (found[0].q.shape[1], found[1].q.shape[1], len(ranks))
@@ -135,6 +137,8 @@ class StoredFactors(Stored):
 def opened(source: bytes | Path) -> Stored:
     """What reads a file of either form."""
     name = "the compressed tensor" if isinstance(source, bytes) else str(source)
+    if isinstance(source, Path):
+        source = source.absolute()  # the working folder may be another one when heads are read
     with Stored.naming(name):
         container = Container(source)
     return (StoredFactors if container.inside else Stored)(container, name)

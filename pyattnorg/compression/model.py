@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.compression.ans import BITS, Tables
 from pyattnorg.compression.numbers import Reader, framed
+from pyattnorg.compression.quantize import blocks
 
 Ints = NDArray[np.int64]
 EXACT = 16  # magnitudes below are symbols; from there on a symbol is a power of two, and the rest are plain bits
@@ -96,10 +98,10 @@ def fitted_scales(magnitude: NDArray[np.float32]) -> tuple[Ints, Ints, Ints]:
     return found[0], found[1], found[2]
 
 
-def fit(magnitude: Ints, above: Ints, beside: Ints, there: NDArray[np.bool_] | None = None) -> Model:
+def fit(magnitude: Ints, above: Ints, beside: Ints, there: NDArray[np.bool_] | None = None) -> tuple[Model, float]:
     """A model for magnitudes (heads, rows, middle), with where the ones above lie on the rows' and the middle axis.
 
-    Only those that are `there` are to be coded.
+    Only those that are `there` are to be coded. The number is about how many bits they take, the model not counted.
     """
     some = int(np.count_nonzero(magnitude))
     steps, states = (4, 1) if some < FEW else (2, 1) if some < MANY else (1, 2)
@@ -107,14 +109,23 @@ def fit(magnitude: Ints, above: Ints, beside: Ints, there: NDArray[np.bool_] | N
     base = _bases(scales, steps)
     symbol = symbols_of(magnitude)
     context = _context(base, shifted(symbol, above, 1), shifted(symbol, beside, 2), states)
-    told = context * SYMBOLS + symbol
-    told = told.ravel() if there is None else told[there]
-    count = np.bincount(told, minlength=BASES * (2 * states + 1) * SYMBOLS)
-    count = count.reshape(BASES, 2 * states + 1, SYMBOLS)
+    size = BASES * (2 * states + 1) * SYMBOLS
+    total = np.zeros(size, np.int64)
+    context *= SYMBOLS
+    context += symbol
+    told = context.reshape(-1)
+    for block in blocks(told.size):
+        coded = told[block] if there is None else told[block][there.reshape(-1)[block]]
+        total += np.bincount(coded, minlength=size)
+    count: Any = total.reshape(BASES, 2 * states + 1, SYMBOLS)
     live = np.asarray(count[:, :, 1:].any((1, 2)))
     count[~live] = 0
-    codes = _codes(count.reshape(-1, SYMBOLS))
-    return Model(steps, states, scales, codes, Tables(_frequencies(codes)), live)
+    count = count.reshape(-1, SYMBOLS)
+    codes = _codes(count)
+    freq = _frequencies(codes)
+    large = np.arange(SYMBOLS, dtype=np.uint8)
+    bits = BITS - np.log2(np.maximum(freq, 1)) + extra_bits(large) + (large > 0)
+    return Model(steps, states, scales, codes, Tables(freq), live), float((count * bits).sum())
 
 
 def shifted(symbol: NDArray[np.uint8], above: Ints, axis: int) -> NDArray[np.uint8]:
@@ -123,17 +134,6 @@ def shifted(symbol: NDArray[np.uint8], above: Ints, axis: int) -> NDArray[np.uin
     shape = [1, 1, 1]
     shape[axis] = -1
     return np.where((above >= 0).reshape(shape), found, np.uint8(0))
-
-
-def bits_of(model: Model, magnitude: Ints, above: Ints, beside: Ints) -> float:
-    """About how many bits the coefficients will take with the model, which is not counted."""
-    symbol = symbols_of(magnitude)
-    rows, heads = np.arange(magnitude.shape[1]), np.arange(magnitude.shape[0])
-    base = model.bases(rows, heads)
-    context = model.context(base, shifted(symbol, above, 1), shifted(symbol, beside, 2))
-    freq = model.tables.freq[context, symbol][model.live[base]]
-    plain = extra_bits(symbol).sum() + np.count_nonzero(magnitude)
-    return float((BITS - np.log2(freq)).sum() + plain)
 
 
 def model_to_bytes(model: Model) -> bytes:
@@ -165,8 +165,10 @@ def model_from_bytes(data: bytes, shape: tuple[int, int, int]) -> Model:
 
 
 def _context(base: NDArray[np.uint8], above: NDArray[np.uint8], beside: NDArray[np.uint8], states: int) -> Ints:
-    told = np.minimum(above, states) + np.minimum(beside, states)
-    out: Ints = base.astype(np.int64) * (2 * states + 1) + told
+    out: Ints = base.astype(np.int16)  # a context and a symbol: less than 2^15
+    out *= 2 * states + 1
+    out += np.minimum(above, states)
+    out += np.minimum(beside, states)
     return out
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+LONGEST = 7 * 12  # bits: no number needs as many, and without end they would take time without end
+
 
 def varint(value: int) -> bytes:
     """A number that is not negative, seven bits a byte, the lowest first."""
@@ -37,6 +39,8 @@ class Reader:
         while True:
             byte = self.take(1)[0]
             value |= (byte & 127) << shift
+            if shift > LONGEST:
+                raise ValueError("a number in it is damaged")
             if byte < 128:
                 return value
             shift += 7

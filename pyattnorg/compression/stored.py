@@ -24,6 +24,7 @@ from pyattnorg.trees import PartitionTree
 
 Ints = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+FARTHEST = 1100  # exponents of float64, denormal ones as well
 FIXED = struct.Struct(f"<ddQ{OWN}B")  # step, error, coefficients that are not 0, parts
 
 
@@ -41,18 +42,25 @@ def layout_of(
     return orders, coder.Layout(shape3, ends[0].above, beside, longest)
 
 
+def as_coded(q: Ints, orders: Sequence[AxisOrder], layout: coder.Layout) -> Ints:
+    """Whole numbers in the order that they are stored in, (heads, rows, middle)."""
+    moved = q[np.ix_(*(order.functions for order in orders))].reshape(layout.shape)
+    return np.ascontiguousarray(np.moveaxis(moved, 2, 0))
+
+
 def file_bytes(
     found: Quantised,
     trees: Sequence[PartitionTree | None],
     mask: BoolArray | None,
     about: dict[str, Any],
     error: float,
+    *,
+    sized: bool = False,
 ) -> bytes:
-    """The file of a tensor of whole numbers."""
+    """The file of a tensor of whole numbers; `sized`: one about as long, which takes less time."""
     shape = found.q.shape
     orders, layout = layout_of(trees, shape, about.get("longest", coder.LONGEST))
-    q = found.q[np.ix_(*(order.functions for order in orders))].reshape(layout.shape)
-    model, strips = coder.encode(np.ascontiguousarray(np.moveaxis(q, 2, 0)), layout)
+    model, strips = coder.encode(as_coded(found.q, orders, layout), layout, sized=sized)
     if mask is not None and mask.ndim != 2:
         mask = mask.reshape(mask.shape[0], -1, mask.shape[-1] if mask.ndim > 2 else 1)
     parts = Parts(
@@ -79,6 +87,8 @@ class Stored:
             self.offsets = tuple(parts)
             if len(self.container.parts.trees) != len(self.inner) or min(self.inner) < 1:
                 raise ValueError("its trees do not fit its shape")
+            if about.get("dtype", "f8") not in ("f4", "f8") or abs(int(about.get("exponent", 0))) > FARTHEST:
+                raise ValueError("its numbers are of no known kind")
 
     def named(self) -> AbstractContextManager[None]:
         """Whatever does not read within it is the file's fault."""
@@ -113,6 +123,20 @@ class Stored:
                 return found.reshape(self.shape) if found is not None and len(rest) < 2 else found
             found = mask_from_bytes(self.container.parts.mask, (n, int(np.prod(rest[:-1])), rest[-1]))
             return None if found is None else found.reshape(self.shape)
+
+    def inner_points(self, points: Sequence[Ints | None]) -> list[Ints | None]:
+        """Points among the queries and keys that are kept; any for the others, whose cells are all invisible."""
+        out = list(points)
+        if self.inner == self.shape:
+            return out
+        cells = self.cells
+        assert cells is not None
+        deep = cells[:, :, None] if cells.ndim == 2 else cells
+        for axis, others in enumerate(((1, 2), (0, 2))):
+            kept: BoolArray = np.asarray(deep.any(others))
+            wanted = np.arange(len(kept)) if out[axis] is None else out[axis]
+            out[axis] = np.clip(np.cumsum(kept) - 1, 0, None)[wanted]
+        return out
 
     @cached_property
     def _coding(self) -> tuple[list[AxisOrder], coder.Layout, Model]:
