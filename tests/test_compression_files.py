@@ -21,6 +21,7 @@ import pyattnorg as pa
 from pyattnorg.cli.app import app
 from pyattnorg.compression import Compressed
 from pyattnorg.compression.container import FRONT, MAGIC
+from pyattnorg.compression.numbers import MOST, Reader, framed
 
 runner = CliRunner()
 HEADS = {"layer": np.repeat(np.arange(6), 6), "head": np.tile(np.arange(6), 6)}
@@ -187,6 +188,58 @@ def test_forged_lengths_take_no_memory_and_no_time(small: bytes, tmp_path: Path)
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("form", ["haar", "factors"])
+def test_forged_headers_are_damaged_files_or_read_as_numbers(form: str) -> None:
+    good = pa.compress(_network(9), error=0.2, form=form).to_bytes()  # type: ignore[arg-type]
+    rng = np.random.default_rng(0)
+    length = FRONT.unpack(good[: FRONT.size])[1]
+    refused = 0
+    for _ in range(400):
+        header = bytearray(good[FRONT.size : FRONT.size + length])
+        for _ in range(rng.integers(1, 4)):
+            header[rng.integers(length)] = rng.integers(256)
+        forged = FRONT.pack(MAGIC, length, zlib.crc32(header)) + bytes(header) + good[FRONT.size + length :]
+        try:
+            found = Compressed(forged)
+            found.summary()
+            found.cost(None, [0], [0])
+            assert np.isfinite(found.head(0)).all()
+            assert np.isfinite(found.reconstruct().values).all()
+        except pa.DamagedFileError:
+            refused += 1
+    assert refused > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("shape", [9, 9]), ("shape", [10**9] * 3), ("shape", [-3, 2, 2]), ("shape", "abc"), ("kind", "other"),
+        ("queries", ["a"]), ("keys", [1] * 9), ("heads", {"layer": [1]}), ("dtype", "c8"), ("exponent", 10**6),
+        ("meta", None), ("hidden", "x"),
+    ],
+)  # fmt: skip
+def test_what_a_header_tells_must_go_together(name: str, value: Any) -> None:
+    good = pa.compress(_network(9), error=0.2).to_bytes()
+    length = FRONT.unpack(good[: FRONT.size])[1]
+    reader = Reader(good[FRONT.size : FRONT.size + length])
+    parts = [reader.framed() for _ in range(7)]
+    parts[0] = zlib.compress(json.dumps(json.loads(zlib.decompress(parts[0])) | {name: value}).encode())
+    header = framed(parts)
+    with pytest.raises(pa.DamagedFileError):
+        Compressed(FRONT.pack(MAGIC, len(header), zlib.crc32(header)) + header + good[FRONT.size + length :])
+
+
+def test_a_part_that_unpacks_without_end_is_refused() -> None:
+    good = pa.compress(_network(9), error=0.2).to_bytes()
+    length = FRONT.unpack(good[: FRONT.size])[1]
+    reader = Reader(good[FRONT.size : FRONT.size + length])
+    parts = [reader.framed() for _ in range(7)]
+    parts[0] = zlib.compress(bytes(MOST + 1))
+    header = framed(parts)
+    with pytest.raises(pa.DamagedFileError, match="longer than it can be"):
+        Compressed(FRONT.pack(MAGIC, len(header), zlib.crc32(header)) + header + good[FRONT.size + length :])
 
 
 def test_a_file_is_overwritten_only_when_asked(tmp_path: Path) -> None:

@@ -163,9 +163,8 @@ class Compressed:
             No points, points that are not there, and what is no point.
         """
         some = self._points(points)
-        with one_blas_thread():
-            values = self._stored.block(self._stored.inner_points(some))
-        return self._finished(values, some)
+        with one_blas_thread(), self._stored.named():
+            return self._finished(self._stored.block(self._stored.inner_points(some)), some)
 
     def cost(self, *points: Points) -> dict[str, int]:
         """What `block` has to look at: ``coefficients`` needed, those ``decoded`` with them, and ``bytes`` of these."""
@@ -214,6 +213,8 @@ class Compressed:
     def _finished(self, values: NDArray[np.float64], points: Sequence[NDArray[np.int64] | None]) -> FloatArray:
         """In the dtype that came, with nothing in invisible cells."""
         out: FloatArray = in_dtype(values, self._about)
+        if not np.isfinite(out).all():
+            raise ValueError("its numbers are damaged")
         cells = self._stored.cells
         if cells is not None:
             for axis, some in enumerate(points[: cells.ndim]):

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg.compression.numbers import Reader, framed
+from pyattnorg.compression.numbers import Reader, framed, inflated
 
 Ints = NDArray[np.int64]
 MAGIC = b"\x89pyatnC1"
@@ -105,9 +105,9 @@ class Container:
         self._begin = FRONT.size + length
         reader = Reader(header)
         about, fixed, mask, trees, model, sizes, checks = (reader.framed() for _ in range(7))
-        planes = np.frombuffer(zlib.decompress(sizes), np.uint8).reshape(4, -1)
+        planes = np.frombuffer(inflated(sizes), np.uint8).reshape(4, -1)
         found = planes.T.copy().view("<u4").ravel().astype(np.int64)
-        told = json.loads(zlib.decompress(about))
+        told = json.loads(inflated(about))
         tree_reader = Reader(trees)
         kept = []
         while tree_reader.at < len(trees):

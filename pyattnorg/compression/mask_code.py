@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg.compression.numbers import Reader, varint
+from pyattnorg.compression.numbers import Reader, inflated, varint
 
 BoolArray = NDArray[np.bool_]
 FULL, CAUSAL, BITS = 0, 1, 2
@@ -34,12 +34,15 @@ def mask_from_bytes(data: bytes, shape: tuple[int, int, int]) -> BoolArray | Non
         return None
     reader = Reader(data)
     ndim = reader.take(1)[0]
-    layers = [_one_from(reader, shape[:2]) for _ in range(reader.varint())]
+    count = reader.varint()
+    if not 0 < count <= shape[2]:
+        raise ValueError("its mask is damaged")
+    layers = [_one_from(reader, shape[:2]) for _ in range(count)]
     if ndim == 2:
         return layers[0]
     if len(layers) == 1:
         return np.repeat(layers[0][:, :, None], shape[2], axis=2)
-    which = np.frombuffer(zlib.decompress(reader.take(reader.varint())), "<u4")
+    which = np.frombuffer(inflated(reader.take(reader.varint()), 4 * shape[2]), "<u4")
     if len(which) != shape[2] or which.max() >= len(layers):
         raise ValueError("its mask is damaged")
     return np.stack([layers[i] for i in which.tolist()], axis=2)
@@ -63,5 +66,5 @@ def _one_from(reader: Reader, shape: tuple[int, int]) -> BoolArray:
         return np.tri(*shape, reader.varint() - 1, dtype=bool)
     if kind != BITS:
         raise ValueError("its mask is damaged")
-    bits = np.frombuffer(zlib.decompress(reader.take(reader.varint())), np.uint8)
+    bits = np.frombuffer(inflated(reader.take(reader.varint()), shape[0] * shape[1] // 8 + 1), np.uint8)
     return np.unpackbits(bits, count=shape[0] * shape[1]).astype(bool).reshape(shape)

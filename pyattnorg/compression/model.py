@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.compression.ans import BITS, Tables
-from pyattnorg.compression.numbers import Reader, framed
+from pyattnorg.compression.numbers import Reader, framed, inflated
 from pyattnorg.compression.quantize import blocks
 
 Ints = NDArray[np.int64]
@@ -151,12 +151,14 @@ def model_from_bytes(data: bytes, shape: tuple[int, int, int]) -> Model:
     """The model of a 3-tensor that `model_to_bytes` wrote."""
     reader = Reader(data)
     steps, states = reader.framed()
-    planes = np.frombuffer(zlib.decompress(reader.framed()), np.uint8)
+    planes = np.frombuffer(inflated(reader.framed(), 2 * sum(shape)), np.uint8)
     deltas = planes.reshape(2, -1).T.copy().view("<i2").ravel().astype(np.int64)
     if len(deltas) != sum(shape) or not steps or not states:
         raise ValueError("its model is damaged")
     parts = np.split(deltas, np.cumsum(shape)[:2])
-    raw = zlib.decompress(reader.framed())
+    raw = inflated(reader.framed(), 1 + BASES * 512 * SYMBOLS)
+    if not raw or len(raw) != 1 + BASES * (2 * states + 1) * raw[0] or raw[0] > SYMBOLS:
+        raise ValueError("its model is damaged")
     codes = np.zeros((BASES * (2 * states + 1), SYMBOLS), np.int64)
     codes[:, : raw[0]] = np.frombuffer(raw, np.uint8, offset=1).reshape(len(codes), raw[0])
     freq = _frequencies(codes)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
+
+MOST = 1 << 26  # bytes that names, or sizes of strips, may have: forged ones would take memory without end
 LONGEST = 7 * 12  # bits: no number needs as many, and without end they would take time without end
 
 
@@ -18,6 +21,15 @@ def varint(value: int) -> bytes:
 def framed(parts: list[bytes]) -> bytes:
     """Byte strings one after the other, each behind its length."""
     return b"".join(varint(len(part)) + part for part in parts)
+
+
+def inflated(data: bytes, most: int = MOST) -> bytes:
+    """What zlib made `data` of, if that is no more than `most` bytes."""
+    stream = zlib.decompressobj()
+    out = stream.decompress(data, most)
+    if stream.unconsumed_tail or not stream.eof:
+        raise ValueError("a part of it is longer than it can be, or ends too soon")
+    return out
 
 
 class Reader:

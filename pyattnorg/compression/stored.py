@@ -20,12 +20,33 @@ from pyattnorg.compression.order import AxisOrder, functions_at
 from pyattnorg.compression.quantize import OWN, Quantised, restored
 from pyattnorg.compression.tree_code import tree_from_bytes, tree_to_bytes
 from pyattnorg.haar import ihaar
+from pyattnorg.head_table import Heads
+from pyattnorg.network import KINDS
 from pyattnorg.trees import PartitionTree
 
 Ints = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+CELLS = 1 << 44  # of a tensor, at most
 FARTHEST = 1100  # exponents of float64, denormal ones as well
 FIXED = struct.Struct(f"<ddQ{OWN}B")  # step, error, coefficients that are not 0, parts
+
+
+def _check_told(about: dict[str, Any], shape: tuple[int, ...]) -> None:
+    """ValueError where what a header tells of a tensor does not go together."""
+    if not shape or min(shape) < 1 or float(np.prod(shape, dtype=np.float64)) > CELLS:
+        raise ValueError(f"it has shape {shape}")
+    if about.get("dtype", "f8") not in ("f4", "f8") or abs(int(about.get("exponent", 0))) > FARTHEST:
+        raise ValueError("its numbers are of no known kind")
+    float(about.get("hidden", 0.0))
+    if about.get("kind") is None:
+        return
+    if about["kind"] not in KINDS or len(shape) != 3 or not isinstance(about["meta"], dict):
+        raise ValueError("it is of no known kind")
+    Heads.of(about.get("heads"), shape[2])
+    for axis, n in zip(("queries", "keys"), shape):
+        names = about[axis]
+        if names is not None and (len(names) != n or not all(isinstance(name, str) for name in names)):
+            raise ValueError(f"its {axis} do not fit its shape")
 
 
 def layout_of(
@@ -87,8 +108,9 @@ class Stored:
             self.offsets = tuple(parts)
             if len(self.container.parts.trees) != len(self.inner) or min(self.inner) < 1:
                 raise ValueError("its trees do not fit its shape")
-            if about.get("dtype", "f8") not in ("f4", "f8") or abs(int(about.get("exponent", 0))) > FARTHEST:
-                raise ValueError("its numbers are of no known kind")
+            _check_told(about, self.shape)
+            if not np.isfinite([self.step, self.error, *self.offsets]).all() or self.step < 0 or self.error < 0:
+                raise ValueError("its numbers are damaged")
 
     def named(self) -> AbstractContextManager[None]:
         """Whatever does not read within it is the file's fault."""

@@ -13,6 +13,7 @@ import numpy as np
 from pyattnorg.trees import PartitionTree
 
 BY_DEPTH, BINARY = 1, 2
+MOST = 1 << 27  # labels: leaves times levels of a tree that is read
 
 
 def tree_to_bytes(tree: PartitionTree) -> bytes:
@@ -56,7 +57,7 @@ def tree_from_bytes(data: bytes, n: int) -> PartitionTree:
     ValueError
         Bytes that no tree of so many leaves has.
     """
-    if not data or data[0] > BY_DEPTH + BINARY:
+    if not data or data[0] > BY_DEPTH + BINARY or n * n.bit_length() > MOST:
         raise ValueError("a tree in it is damaged")
     by_depth, binary = bool(data[0] & BY_DEPTH), bool(data[0] & BINARY)
     at = 1 if by_depth else 5
@@ -87,7 +88,7 @@ def tree_from_bytes(data: bytes, n: int) -> PartitionTree:
                 raise ValueError("a tree in it is damaged")
             value, digit = divmod(value, n_levels - 1 - above)
             level[i] = above + 1 + digit
-    if value or n_levels > 2 * n + 1:
+    if value or n_levels > 2 * n + 1 or n_levels * n > MOST:
         raise ValueError("a tree in it is damaged")
     labels = np.empty((n_levels, n), np.int32)
     for leaf in range(n):
