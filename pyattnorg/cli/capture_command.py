@@ -8,22 +8,32 @@ from typing import Annotated, Any
 import typer
 
 from pyattnorg.cli.failures import one_line
-from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Threads, named_model
+from pyattnorg.cli.options import (
+    Debug,
+    Device,
+    Dtype,
+    Image,
+    Json,
+    MaxLength,
+    Model,
+    ModelOption,
+    Overwrite,
+    Quiet,
+    Revision,
+    TextFile,
+    Threads,
+    named_model,
+)
 
 
 def capture(
-    model: Annotated[
-        str | None,
-        typer.Argument(metavar="MODEL", show_default=False, help="A transformers id or folder, or timm/NAME."),
-    ] = None,
-    model_name_or_path: Annotated[
-        str | None, typer.Option("--model_name_or_path", "--model", hidden=True, help="MODEL, as other tools spell it.")
-    ] = None,
+    model: Model = None,
+    model_name_or_path: ModelOption = None,
     *,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the store, such as maps.zarr.")] = None,
     text: Annotated[str | None, typer.Option(help="Text to read, or what is said in --audio.")] = None,
-    text_file: Annotated[Path | None, typer.Option(help="File with the text (UTF-8).")] = None,
-    image: Annotated[Path | None, typer.Option(help="Image to look at.")] = None,
+    text_file: TextFile = None,
+    image: Image = None,
     audio: Annotated[Path | None, typer.Option(help="WAV file to listen to.")] = None,
     layers: Annotated[str | None, typer.Option(help="Layers to keep, from 0: '0-3,7'. All without it.")] = None,
     heads: Annotated[str | None, typer.Option(help="Heads to keep: 'L3H*', 'L0H1,L5H2'. All without it.")] = None,
@@ -35,12 +45,12 @@ def capture(
     keep_dtype: Annotated[
         str | None, typer.Option(help="Number format of what is kept: float16, float32, float64.")
     ] = None,
-    max_length: Annotated[int | None, typer.Option(min=1, help="Cut the text to this many tokens.")] = None,
+    max_length: MaxLength = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell bytes and time, and write nothing.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the model's output with and without.")] = False,
-    device: Annotated[str | None, typer.Option(help="Device to run the model on, such as 'cuda'.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="Number format of the model, such as 'bfloat16'.")] = None,
-    revision: Annotated[str | None, typer.Option(help="Revision of a model on a hub.")] = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    revision: Revision = None,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
     ] = False,

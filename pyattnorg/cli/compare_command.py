@@ -9,15 +9,23 @@ from typing import Annotated
 import typer
 
 from pyattnorg.cli.failures import one_line
-from pyattnorg.cli.heads_commands import Device, Dtype, Image, Revision, Text, TextFile
-from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Setting, Threads
-
-
-class Kind(str, Enum):
-    """Attention after softmax, or before it."""
-
-    weights = "weights"
-    scores = "scores"
+from pyattnorg.cli.options import (
+    Debug,
+    Device,
+    Dtype,
+    Group,
+    Images,
+    Json,
+    Kind,
+    MaxLength,
+    Overwrite,
+    Quiet,
+    Revision,
+    Setting,
+    TextFiles,
+    Texts,
+    Threads,
+)
 
 
 class Positions(str, Enum):
@@ -46,12 +54,12 @@ def compare(
         ),
     ],
     *,
-    text: Text = None,
-    text_file: TextFile = None,
-    image: Image = None,
+    text: Texts = None,
+    text_file: TextFiles = None,
+    image: Images = None,
     names: Annotated[str | None, typer.Option(help="Names of the networks, with commas between them.")] = None,
     kind: Annotated[Kind | None, typer.Option(help="Of models and stores; weights without it.")] = None,
-    group: Annotated[str | None, typer.Option(help="Part of models that have several, such as 'encoder'.")] = None,
+    group: Group = None,
     size: Annotated[
         str | None, typer.Option(help="Queries, keys and heads of the sub-tensors, such as '48,48,24'.")
     ] = None,
@@ -60,7 +68,7 @@ def compare(
     null: Annotated[Null, typer.Option(help="Cells among which the null permutes.")] = Null.row,
     seed: Annotated[int, typer.Option(min=0, help="Seed of draws, nulls and resampling.")] = 0,
     setting: Setting = None,
-    max_length: Annotated[int | None, typer.Option(min=1, help="Cut every text to this many tokens.")] = None,
+    max_length: MaxLength = None,
     picture: Annotated[
         Path | None, typer.Option(help="File for the picture; its ending says the format (.svg, .pdf, .png).")
     ] = None,

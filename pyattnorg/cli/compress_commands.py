@@ -8,7 +8,24 @@ from typing import Annotated
 import typer
 
 from pyattnorg.cli.failures import one_line
-from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Threads
+from pyattnorg.cli.options import (
+    Debug,
+    Device,
+    Dtype,
+    Group,
+    HeadsSeen,
+    Image,
+    Json,
+    Kind,
+    Layers,
+    MaxLength,
+    Overwrite,
+    Quiet,
+    Revision,
+    Text,
+    TextFile,
+    Threads,
+)
 
 
 def compress(
@@ -32,19 +49,19 @@ def compress(
     form: Annotated[
         str, typer.Option(help="What is kept: haar, factors (singular vectors of heads), or auto, the smaller.")
     ] = "haar",
-    text: Annotated[str | None, typer.Option(help="Text to read.")] = None,
-    text_file: Annotated[Path | None, typer.Option(help="File with the text (UTF-8).")] = None,
-    image: Annotated[Path | None, typer.Option(help="Image to look at.")] = None,
+    text: Text = None,
+    text_file: TextFile = None,
+    image: Image = None,
     kind: Annotated[
-        str | None, typer.Option(help="Attention after softmax (weights, as without it) or before it (scores).")
+        Kind | None, typer.Option(help="Attention after softmax (weights, as without it) or before it (scores).")
     ] = None,
-    layers: Annotated[str | None, typer.Option(help="Layers to look at, from 0: '0-3,7'. All without it.")] = None,
-    heads: Annotated[str | None, typer.Option(help="Heads to look at: 'L3H*', 'L0H1,L5H2'. All without it.")] = None,
-    group: Annotated[str | None, typer.Option(help="Part of a model that has several, such as 'encoder'.")] = None,
-    max_length: Annotated[int | None, typer.Option(min=1, help="Cut the text to this many tokens.")] = None,
-    device: Annotated[str | None, typer.Option(help="Device to run the model on, such as 'cuda'.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="Number format of the model, such as 'bfloat16'.")] = None,
-    revision: Annotated[str | None, typer.Option(help="Revision of a model on a hub.")] = None,
+    layers: Layers = None,
+    heads: HeadsSeen = None,
+    group: Group = None,
+    max_length: MaxLength = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    revision: Revision = None,
     threads: Threads = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -66,7 +83,7 @@ def compress(
             axes=axes,
             form=form,
             given=(text, text_file, image),
-            kind=kind,
+            kind=None if kind is None else kind.value,
             choices={"layers": layers, "heads": heads, "group": group, "max_length": max_length},
             loading={"device": device, "dtype": dtype, "revision": revision},
             threads=threads,

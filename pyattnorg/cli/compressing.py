@@ -11,7 +11,6 @@ from typing import Any, BinaryIO
 import numpy as np
 import typer
 
-from pyattnorg.checks import one_of
 from pyattnorg.cli import job, sources
 from pyattnorg.cli.stages import Stages
 from pyattnorg.cli.summary import print_json
@@ -153,14 +152,12 @@ def _network(task: Task, stages: Stages) -> Any:
         if isinstance(found, Compressed):
             raise ValueError(f"{task.source} is compressed already, expected organization.npz of `analyze`")
         return found
-    kind = task.kind or "weights"
-    one_of(kind, "--kind", ("weights", "scores"))
     work = job.Job(
         model=task.source,
         name=sources.short_name(task.source),
         source=sources.of_store(task.source) if stored else sources.read_source(*task.given),
         out=task.out,
-        kind=kind,  # type: ignore[arg-type]
+        kind=task.kind or "weights",  # type: ignore[arg-type]
         loading=task.loading,
         threads=task.threads,
         **task.choices,

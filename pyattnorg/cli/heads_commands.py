@@ -8,25 +8,28 @@ from typing import Annotated
 import typer
 
 from pyattnorg.cli.failures import one_line
-from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Threads, named_model
+from pyattnorg.cli.options import (
+    Debug,
+    Device,
+    Dtype,
+    Images,
+    Json,
+    Model,
+    ModelOption,
+    Overwrite,
+    Quiet,
+    Revision,
+    TextFiles,
+    Texts,
+    Threads,
+    named_model,
+)
 
-Model = Annotated[
-    str | None, typer.Argument(metavar="MODEL", show_default=False, help="A transformers id or folder, or timm/NAME.")
-]
-ModelOption = Annotated[
-    str | None, typer.Option("--model_name_or_path", "--model", hidden=True, help="MODEL, as other tools spell it.")
-]
-Text = Annotated[list[str] | None, typer.Option("--text", help="Text to read; may be given several times.")]
-TextFile = Annotated[list[Path] | None, typer.Option("--text-file", help="File with a text (UTF-8); also several.")]
-Image = Annotated[list[Path] | None, typer.Option("--image", help="Image to look at; also several.")]
 HeadNames = Annotated[str | None, typer.Option("--heads", help="Heads, such as 'L3H5,L4H0' or 'L3H*'.")]
 Lowest = Annotated[
     float | None, typer.Option(min=0, help="Instead of --heads: this share of all heads, those that --by ranks lowest.")
 ]
 By = Annotated[str, typer.Option(help="Measure to rank by; `pyattnorg rank` lists them.")]
-Device = Annotated[str | None, typer.Option(help="Device to run the model on, such as 'cuda'.")]
-Dtype = Annotated[str | None, typer.Option(help="Number format of the model, such as 'bfloat16'.")]
-Revision = Annotated[str | None, typer.Option(help="Revision of a model on a hub.")]
 Seed = Annotated[int, typer.Option(help="Seed of random scores and projections.")]
 
 
@@ -34,9 +37,9 @@ def rank(
     model: Model = None,
     model_name_or_path: ModelOption = None,
     *,
-    text: Text = None,
-    text_file: TextFile = None,
-    image: Image = None,
+    text: Texts = None,
+    text_file: TextFiles = None,
+    image: Images = None,
     by: Annotated[str | None, typer.Option(help="Measures, with commas between them; all without it.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Heads to name for each measure.")] = 8,
     seed: Seed = 0,
@@ -67,9 +70,9 @@ def ablate(
     model: Model = None,
     model_name_or_path: ModelOption = None,
     *,
-    text: Text = None,
-    text_file: TextFile = None,
-    image: Image = None,
+    text: Texts = None,
+    text_file: TextFiles = None,
+    image: Images = None,
     heads: HeadNames = None,
     lowest: Lowest = None,
     by: By = "gradient",
@@ -101,9 +104,9 @@ def prune(
     model_name_or_path: ModelOption = None,
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the pruned model.")],
-    text: Text = None,
-    text_file: TextFile = None,
-    image: Image = None,
+    text: Texts = None,
+    text_file: TextFiles = None,
+    image: Images = None,
     heads: HeadNames = None,
     lowest: Lowest = None,
     by: By = "gradient",
