@@ -12,7 +12,7 @@ from pyattnorg.arrays import FloatArray
 from pyattnorg.capture.spans import Spans
 from pyattnorg.threads import one_blas_thread
 
-BLOCK = 1 << 22  # cells that are computed at a time
+BLOCK = 1 << 18  # cells that are computed at a time
 
 
 @dataclass(frozen=True)
@@ -84,16 +84,16 @@ class Recomputed:
         return np.dtype(np.float64 if self.source.queries.dtype == np.float64 else np.float32)
 
     def head(self, i: int, rows: slice = slice(None)) -> FloatArray:
-        """One head, computed block by block."""
+        """One head, or rows of it; each row is computed with its block, so that its bytes do not depend on the others."""
         _, n, keys = self.shape
-        at = range(*rows.indices(n))
+        at = np.arange(n)[rows]
         out = np.empty((len(at), keys), self.dtype)
         step = max(1, BLOCK // max(self.source.keys.shape[1], 1))
-        for start in range(0, len(at), step):
-            part = at[start : start + step]
-            block = slice(part.start, part.stop if part.stop >= 0 else None, part.step)
+        for number in np.unique(at // step):
+            block = slice(number * step, min((number + 1) * step, n))
             scores, weights = self.source.maps(i, block, cells_of(self.visible, i, block))
-            out[start : start + len(part)] = (scores if self.kind == "scores" else weights)[:, self.columns]
+            here = at // step == number
+            out[here] = (scores if self.kind == "scores" else weights)[at[here] - block.start, self.columns]
         return out
 
 
