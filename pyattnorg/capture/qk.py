@@ -84,7 +84,7 @@ class Recomputed:
         return np.dtype(np.float64 if self.source.queries.dtype == np.float64 else np.float32)
 
     def head(self, i: int, rows: slice = slice(None)) -> FloatArray:
-        """One head, or rows of it; each row is computed with its block, so that its bytes do not depend on the others."""
+        """One head, or rows of it. A row is computed with its block: its bytes do not depend on what else is read."""
         _, n, keys = self.shape
         at = np.arange(n)[rows]
         out = np.empty((len(at), keys), self.dtype)
