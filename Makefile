@@ -34,7 +34,7 @@ demo: $(VENV)/demo.done
 	$(BIN)/pyattnorg demo --out demo-report --overwrite
 
 test: $(VENV)/test.done emulated
-	PYATTNORG_REQUIRE=emulated $(BIN)/python -m pytest
+	PYATTNORG_REQUIRE=emulated $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 emulated: $(VENV)/emulated.done
 
