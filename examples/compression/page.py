@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import reasons
-from page_parts import figure, picture, table
+from page_parts_of import figure, picture, table
 from reasons import kb
 from study import BEST, ERRORS, OURS, ROOT, cases, entropy_trees, network, sizes
 
@@ -19,7 +19,6 @@ import pyattnorg as pa
 
 OWN = ("pa.compress", "tri-Haar", "Haar-Walsh")  # on trees of ours
 PAGE = ROOT / "docs" / "compression-study.md"
-PICTURES = ROOT / "docs" / "compression-study"
 
 INTRODUCTION = """# Compression of three real networks
 
@@ -135,7 +134,7 @@ def drawn() -> str:
         ax.set_xticks([1, 5, 10], ["1", "5", "10"])
         ax.minorticks_off()
     made.legend(*axes[0, 0].get_legend_handles_labels(), frameon=False, ncols=3, loc="outside lower center", fontsize=8)
-    return picture(made, "bytes", "Bytes for an error, everything counted, all coded by the same coder.", PICTURES)
+    return picture(made, "bytes", "Bytes for an error, everything counted, all coded by the same coder.")
 
 
 def write(path: Path = PAGE) -> None:

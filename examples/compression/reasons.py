@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from coding import FLOAT, Reals, coded, rounded, tree_bytes
 from methods import Case, _step, of_heads
-from page_parts import show, table
+from page_parts_of import show, table
 from study import ERRORS, Model, cases, compressed, entropy_trees, network
 from study import case as case_of
 

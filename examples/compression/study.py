@@ -17,6 +17,7 @@ import networks  # noqa: E402
 from methods import Case, bases, of_basis, of_heads, of_tucker  # noqa: E402
 from networks import MODELS, SCORES_AND_WEIGHTS, Model  # noqa: E402
 
+PICTURES = ROOT / "docs" / "compression-study"
 ERRORS = (0.01, 0.05, 0.1)
 OURS, BEST = "pa.compress", 'pa.compress, form="auto"'
 HEADS, ROWS_OF_HEADS = (0, 1, 2), (2,)

@@ -9,11 +9,10 @@ from collections import Counter
 from functools import cache
 from typing import Any, NamedTuple
 
-import networks
 import numpy as np
 from numpy.typing import NDArray
 from page_parts_of import figure, picture, show, table
-from study import NETWORKS, Model, cases, inputs_of, joint_head_tree
+from study import NETWORKS, Model, cases, inputs_of, joint_head_tree, networks
 
 import pyattnorg as pa
 
