@@ -6,7 +6,7 @@
 # make sanitize  the kernels, the CPU's and the emulated CUDA ones, under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
 # make paper  the paper's results on three real networks, to docs/paper.md
 # make entropy  least-entropy trees out of sample, on four real networks, to docs/entropy-study.md
-# make compare  real networks compared with one another, to docs/compare/ (four minutes, then offline)
+# make compare  real networks compared with one another, to docs/compare/ (six minutes, then offline)
 # make compression  bytes of three real networks by every method, to docs/compression-study.md
 # make pruning  loss against heads removed on three models, to docs/pruning (under 30 minutes, then offline)
 # make bench  kernels beside their peers and the machine's own limits, to bench/results.md
