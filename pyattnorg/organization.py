@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pyattnorg import devices
 from pyattnorg.arrays import Array, FloatArray, as_tensor
+from pyattnorg.checks import position
 from pyattnorg.diffusion import DiffusionMap
 from pyattnorg.haar import haar
 from pyattnorg.network import Masked, NetworkTensor
@@ -239,12 +240,14 @@ class Organization:
         """The tree of an axis by level; heads are coloured by layer."""
         from pyattnorg.pictures import draw_tree
 
+        axis = self._axis(axis)
         return draw_tree(self.trees_[axis], self._names(axis), layers=self._layers(axis), ax=ax)
 
     def plot_embedding(self, axis: int = HEADS, *, ax: Any = None) -> Any:
         """The first two diffusion coordinates of an axis; heads are coloured by layer."""
         from pyattnorg.pictures import draw_embedding
 
+        axis = self._axis(axis)
         available = min(2, len(self.affinities_[axis]) - 1)
         coordinates = self.embedding(axis, available).coordinates if available else np.zeros((1, 1))
         return draw_embedding(coordinates, self._names(axis), layers=self._layers(axis), ax=ax)
@@ -253,6 +256,7 @@ class Organization:
         """The affinity of an axis in the order of its tree."""
         from pyattnorg.pictures import draw_affinity
 
+        axis = self._axis(axis)
         return draw_affinity(self.affinities_[axis], self.order(axis), self._names(axis), ax=ax)
 
     def plot_head(self, label: str, *, organized: bool = True, ax: Any = None) -> Any:
@@ -270,13 +274,16 @@ class Organization:
 
         return draw_decay(self.decay(), ax=ax)
 
+    def _axis(self, axis: int) -> int:
+        return position(axis, "axis", len(self.trees_), "expected")
+
     def _names(self, axis: int) -> tuple[str, ...]:
         """Names of the points of an axis; their numbers where they have none."""
         given = (self.network.queries, self.network.keys, self.labels)[axis]
         return tuple(str(i) for i in range(self.network.shape[axis])) if given is None else given
 
     def _layers(self, axis: int) -> NDArray[np.int64] | None:
-        return self.network.heads.layer if axis in (HEADS, -1) else None
+        return self.network.heads.layer if axis == HEADS else None
 
     # -- showing it ---------------------------------------------------------------------------------------------
 
