@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
-from operator import add, mul
+from operator import add, mul, sub
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg import devices, on_device
+from pyattnorg import devices, kernels, on_device
 from pyattnorg.arrays import Array, given
 from pyattnorg.haar import Trees, fitting_trees
 from pyattnorg.holder import ROUNDING
@@ -134,7 +134,10 @@ def paraproduct(
     if not axes:
         raise ValueError("trees: got none, expected a tree for at least one axis")
     if isinstance(function, str) and function == "softmax":
-        values = values - space.log_sum_exp(values, _softmax_axis(softmax_axis, values.ndim))
+        with np.errstate(over="ignore"):
+            values = values - space.log_sum_exp(values, _softmax_axis(softmax_axis, values.ndim))
+        if not space.finite(values):
+            raise kernels.overflow(values, "f")
     elif softmax_axis is not None:
         raise ValueError(f"softmax_axis: got {softmax_axis!r} with another function than 'softmax'")
     derivatives = _derivatives(function, len(axes), space)
@@ -145,10 +148,14 @@ def paraproduct(
             boundary -= (-1) ** k * _applied(derivatives[0], coarsest(values, found, coarse))
     value = _applied(derivatives[0], values)
     visit = _Terms(axes, derivatives[1:])
-    terms = sum_over_scales(values, found, visit, len(derivatives) - 1)
-    residual = value - boundary
-    for term in terms:
-        residual = residual - term
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            terms = sum_over_scales(values, found, visit, len(derivatives) - 1)
+            residual = reduce(sub, terms, value - boundary)
+    except kernels.SumOverflowError:
+        raise kernels.overflow(values, "f") from None
+    if not space.finite(residual):
+        raise kernels.overflow(values, "f")
     return Paraproduct(values, value, boundary, tuple(terms), residual, tuple(found))
 
 
