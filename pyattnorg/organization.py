@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pyattnorg import devices
 from pyattnorg.arrays import Array, FloatArray, as_tensor
-from pyattnorg.checks import position
+from pyattnorg.checks import position, whole
 from pyattnorg.diffusion import DiffusionMap
 from pyattnorg.haar import haar
 from pyattnorg.network import Masked, NetworkTensor
@@ -167,6 +167,7 @@ class Organization:
 
     def nearest_heads(self, label: str | int, n: int = 3) -> list[str]:
         """The `n` heads nearest to one, nearest first, by the tree distance of the last iteration."""
+        n = whole(n, "n", at_least=0)
         head = self.network.index(label)
         order = np.argsort(self.distances_[HEADS][head], kind="stable")
         return [self.labels[i] for i in order if i != head][:n]
@@ -289,6 +290,7 @@ class Organization:
 
     def summary(self, n: int = 5) -> str:
         """What was found, in one screen of text; the `n` most and least involved heads."""
+        n = whole(n, "n", at_least=0)
         q, k, h = self.network.shape
         entropies = self.entropies()
         table = sorted(self.head_table(), key=lambda row: (-row["involvement"], row["position"]))

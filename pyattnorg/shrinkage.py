@@ -103,6 +103,8 @@ def denoise(
     sets = [fitting_trees(each, values.shape) for each in _sets(trees)]
     noise = None if noise is None else number(noise, "noise", at_least=0)
     threshold = None if threshold is None else number(threshold, "threshold", at_least=0)
+    if noise is not None and threshold is not None:
+        raise ValueError(f"noise: got {noise!r} beside threshold={threshold!r}, which it would set; give one of them")
     one_of(rule, "rule", ("soft", "hard"))
     total = space.zeros(tuple(values.shape))
     for each in sets:

@@ -227,5 +227,5 @@ def test_devices_that_are_not_there(folders: Path, monkeypatch: pytest.MonkeyPat
         for device, said in (("cuda", "no CUDA GPU"), ("cuda:7", "no CUDA GPU"), ("bogus", "expected a torch device")):
             with pytest.raises(ValueError, match=f"^device: got '{device}', .*{said}"):
                 capture(str(folders / "BertModel"), "the cat", device=device)
-    with pytest.raises(ValueError, match="^device: the model could not be put to device='xla"):
+    with pytest.raises(ValueError, match=r"^device: the model could not be put to device='xla"):
         load_model(folders / "BertModel", device="xla")

@@ -240,7 +240,7 @@ def test_what_weights_cannot_tell_is_left_out_unless_asked_for() -> None:
     with pytest.warns(RuntimeWarning, match="'norm' needs weights that are understood.*left out"):
         found = pa.rank_heads(model, inputs(1), stages=2, n_iter=1)
     assert found.measures == tuple(name for name in MEASURES if name != "norm")
-    with pytest.raises(ValueError, match="by: 'norm' needs weights.*leave it out"):
+    with pytest.raises(ValueError, match=r"by: 'norm' needs weights.*leave it out"):
         pa.rank_heads(model, inputs(1), by=["norm", "random"])
     with pytest.raises(pa.CannotPruneError, match="modules of it that are understood: none") as error:
         pa.prune_heads(model, ["L0H0"])
@@ -271,13 +271,13 @@ def test_seeds_and_losses_that_are_none(options: dict[str, Any], error: type[Exc
 def test_wrong_arguments_are_named() -> None:
     found = pa.rank_heads(tiny("BertModel"), inputs(1), by="random")
     for n in ("random", 1.5, None, True, np.nan):
-        with pytest.raises(ValueError, match="^n: got "):
+        with pytest.raises(ValueError, match=r"^n: got "):
             found.lowest(n, "random")
     assert found.lowest(np.float64(0.5), "random") == found.lowest(np.int64(4), "random") == found.lowest(4.0, "random")
-    with pytest.raises(ValueError, match="^labels: 'L9H9' is no head of this ranking"):
+    with pytest.raises(ValueError, match=r"^labels: 'L9H9' is no head of this ranking"):
         found.rows_of(["L9H9"])
-    with pytest.raises(TypeError, match="^organization: got ndarray"):
+    with pytest.raises(TypeError, match=r"^organization: got ndarray"):
         pa.choose_folders(np.zeros((3, 3, 3)))
     model = tiny("BertModel")
-    with pytest.raises(TypeError, match="^means: got int"), pa.ablate_heads(model, ["L0H0"], mode="mean", means=5):
+    with pytest.raises(TypeError, match=r"^means: got int"), pa.ablate_heads(model, ["L0H0"], mode="mean", means=5):
         model(**inputs(1)[0])

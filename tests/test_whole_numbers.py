@@ -24,7 +24,7 @@ def test_whole_is_exact(value: Any) -> None:
     assert whole(value, "n", at_least=0) == value
 
 
-@pytest.mark.parametrize("value", [True, "3", b"3", 1.5, np.nan, np.inf, None, [1], 1j])
+@pytest.mark.parametrize("value", [True, "3", b"3", 1.5, np.nan, np.inf, [1], 1j])
 @pytest.mark.parametrize(
     ("name", "ask"),
     [
@@ -39,11 +39,15 @@ def test_whole_is_exact(value: Any) -> None:
         ("axis", lambda v: fitted().plot_tree(v)),
         ("axis", lambda v: fitted().plot_embedding(v)),
         ("axis", lambda v: fitted().plot_affinity(v)),
+        ("n", lambda v: fitted().nearest_heads("L0H0", v)),
+        ("n", lambda v: fitted().summary(v)),
+        ("softmax_axis", lambda v: pa.paraproduct(np.eye(4), function="softmax", softmax_axis=v)),
+        ("axis", lambda v: pa.paraproduct(np.eye(4)).relative_residual(v)),
+        ("levels", lambda v: pa.paraproduct(np.eye(4)).regularity(levels=(v, 3))),
+        ("levels", lambda v: pa.paraproduct(np.eye(4)).regularity(levels=(0, v))),
     ],
 )
 def test_what_is_no_whole_number_is_refused_by_name(name: str, ask: Callable[[Any], Any], value: Any) -> None:
-    if value is None and name in ("seed", "random_state"):
-        return
     with pytest.raises(ValueError, match=f"^{name}: got "):
         ask(value)
 
@@ -58,6 +62,11 @@ def test_what_is_no_whole_number_is_refused_by_name(name: str, ask: Callable[[An
         ("random_state", lambda v: pa.Questionnaire(1, random_state=v).fit(np.eye(4)), -1),
         ("axis", lambda v: fitted().plot_tree(v), 3),
         ("axis", lambda v: fitted().plot_affinity(v), -4),
+        ("n", lambda v: fitted().nearest_heads("L0H0", v), -1),
+        ("n", lambda v: fitted().summary(v), -1),
+        ("axis", lambda v: pa.paraproduct(np.eye(4)).relative_residual(v), 2),
+        ("softmax_axis", lambda v: pa.paraproduct(np.eye(4), function="softmax", softmax_axis=v), 2),
+        ("levels", lambda v: pa.paraproduct(np.eye(4)).regularity(levels=(3, v)), 1),
     ],
 )
 def test_what_is_out_of_range_is_refused_by_name(name: str, ask: Callable[[Any], Any], value: int) -> None:
@@ -68,3 +77,9 @@ def test_what_is_out_of_range_is_refused_by_name(name: str, ask: Callable[[Any],
 def test_places_count_from_the_end_too() -> None:
     assert [position(at, "axis", 3, "expected") for at in (0, 2, -1, -3, 1.0)] == [0, 2, 2, 0, 1]
     np.testing.assert_array_equal(fitted().plot_tree(-1).get_xlim(), (-1, 4))
+
+
+@pytest.mark.parametrize("levels", ["ab", (1,), (1, 2, 3), 2])
+def test_levels_are_two(levels: Any) -> None:
+    with pytest.raises(ValueError, match=r"^levels: got"):
+        pa.paraproduct(np.eye(4)).regularity(levels=levels)
