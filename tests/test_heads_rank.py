@@ -223,6 +223,24 @@ def test_commands_say_what_is_wrong(folder: Path, words: tuple[str, ...], match:
     assert run.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (("rank", "--by", "gradient,bogus"), "--by: got 'bogus'"),
+        (("rank", "--by", " , "), "--by: got no measure"),
+        (("rank", "--seed", "-1"), "--seed: got -1"),
+        (("ablate", "--lowest", "0.5", "--by", "bogus"), "--by: got 'bogus'"),
+        (("ablate", "--heads", "L0H0", "--mode", "bogus"), "--mode: got 'bogus'"),
+        (("prune", "--heads", "L0H0", "--otherwise", "bogus", "--out", "none"), "--otherwise: got 'bogus'"),
+        (("prune", "--lowest", "0.5", "--by", "bogus", "--out", "none"), "--by: got 'bogus'"),
+    ],
+)
+def test_options_are_looked_at_before_a_model_is_loaded(words: tuple[str, ...], match: str) -> None:
+    run = command(words[0], "no-such-model-here/at-all", "--text", "abc", *words[1:])
+    assert run.exit_code == 1
+    assert match in run.stderr
+
+
 def fused_model() -> torch.nn.Module:
     """Queries, keys and values are one matrix under a name that is not known: norms of heads cannot be told."""
     import transformers
