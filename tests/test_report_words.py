@@ -13,6 +13,7 @@ from pyattnorg.report import report
 from pyattnorg.report.view import layer_span
 
 matplotlib.use("Agg")
+from matplotlib import pyplot  # after the backend is chosen
 
 
 def written(tmp_path, shown, **options):
@@ -71,6 +72,7 @@ def test_what_cannot_be_seen_is_grey_and_said(tmp_path):
     assert "plot_bgcolor" not in whole.data["given"]["layout"]
     ax = pa.organize(network(kind="scores", visible=seen)).plot_head("L0H0")
     assert matplotlib.colors.to_hex(ax.get_facecolor()) == UNSEEN
+    pyplot.close(ax.figure)
 
 
 def test_a_head_that_stands_alone_is_said_to(tmp_path):

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 
 import pyattnorg as pa
 from pyattnorg.checks import position, whole
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # after the backend is chosen
 
 AFFINITY = pa.cosine_affinity(np.random.default_rng(0).random((6, 9)))
 TREE = pa.PartitionTree.dyadic(6)
@@ -76,7 +80,9 @@ def test_what_is_out_of_range_is_refused_by_name(name: str, ask: Callable[[Any],
 
 def test_places_count_from_the_end_too() -> None:
     assert [position(at, "axis", 3, "expected") for at in (0, 2, -1, -3, 1.0)] == [0, 2, 2, 0, 1]
-    np.testing.assert_array_equal(fitted().plot_tree(-1).get_xlim(), (-1, 4))
+    drawn = fitted().plot_tree(-1)
+    np.testing.assert_array_equal(drawn.get_xlim(), (-1, 4))
+    pyplot.close(drawn.figure)
 
 
 @pytest.mark.parametrize("levels", ["ab", (1,), (1, 2, 3), 2])
