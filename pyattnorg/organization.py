@@ -152,11 +152,12 @@ class Organization:
         ----------
         level : int, optional
             Those of one level of the tree; 0 is the root's. By default the coarsest folders that hold no more than a
-            third of the heads (`PartitionTree.parts`), whatever their level; heads that are like no others stand alone.
+            third of the heads (`PartitionTree.parts`), whatever their level. A head stands alone where the next larger
+            folder holds more: it may be like no other, or have joined many at once.
         """
         tree = self.trees_[HEADS]
         if level is None:
-            labels = tree.parts(max(2, tree.n_leaves // 3) if tree.n_leaves > 2 else 1)
+            labels = tree.parts(self._largest_folder)
         else:
             tree.folder_sizes(level)  # refuses a level that is not there
             labels = tree.labels[level]
@@ -164,6 +165,12 @@ class Organization:
         for head in tree.order:
             folders.setdefault(int(labels[head]), []).append(self.labels[head])
         return list(folders.values())
+
+    @property
+    def _largest_folder(self) -> int:
+        """Most heads that a folder of `head_folders` holds."""
+        n = self.trees_[HEADS].n_leaves
+        return max(2, n // 3) if n > 2 else 1
 
     def nearest_heads(self, label: str | int, n: int = 3) -> list[str]:
         """The `n` heads nearest to one, nearest first, by the tree distance of the last iteration."""

@@ -120,7 +120,7 @@ def draw_embedding(
     if labels is not None and len(xy) <= 150:
         for name, x, y in zip(readable(labels), xy[:, 0], flat):
             ax.annotate(_plain(name), (x, y), (2, 2), textcoords="offset points", fontsize=6, alpha=0.8)
-    ax.set(xlabel="diffusion coordinate 1", ylabel="diffusion coordinate 2")
+    ax.set(xlabel="diffusion coordinate 1", ylabel="diffusion coordinate 2" if xy.shape[1] > 1 else "")
     _bare(ax, "top", "right")
     return ax
 

@@ -75,6 +75,19 @@ def test_what_cannot_be_seen_is_grey_and_said(tmp_path):
     pyplot.close(ax.figure)
 
 
+def test_heads_that_stand_alone_may_be_like_others(tmp_path):
+    """Eight twins of fifteen heads: no folder of a third holds them all, but none of them is like no other."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(12, 12, 15))
+    x[:, :, :8] = x[:, :, :1] + 0.3 * rng.normal(size=(12, 12, 8))
+    found = pa.NetworkTensor(x)
+    assert ["L0H0"] in pa.organize(found).head_folders()  # the very head that seven others are like
+    text = written(tmp_path, found).text
+    assert "the next larger one that it is in holds more than 5 heads" in text
+    assert "like no other" not in text
+    assert "the only head" in written(tmp_path, network(6, 6, 1)).text
+
+
 def test_a_head_that_stands_alone_is_said_to(tmp_path):
     alone = next(f[0] for f in pa.organize(network()).head_folders() if len(f) == 1)
     together = next(f[0] for f in pa.organize(network()).head_folders() if len(f) > 1)

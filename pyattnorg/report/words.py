@@ -51,7 +51,7 @@ def facts(view: View) -> str:
         (
             _many(len(view.shared), "folder"),
             "of heads that attend alike"
-            + (f", {_many(alone, 'head')} like no other," if alone else ",")
+            + (f", {_many(alone, 'head')} alone," if alone else ",")
             + f" in a tree of {_many(o.trees_[HEADS].n_levels, 'level')}",
         ),
         (entropies["organized"], order),
@@ -114,10 +114,17 @@ def gallery(view: View) -> str:
         pictures = [_picture(view.rows[i], small(values[:, :, i], side), most) for i in alone if n_heads <= MOST_HEADS]
         parts.append(
             f'<div class="folder"><div></div><div><h3>Alone: {_many(len(alone), "head")}, '
-            f'{layer_span(view.layers[alone])}</h3><div class="soft">like no other, each a folder of its own</div>'
+            f'{layer_span(view.layers[alone])}</h3><div class="soft">{_why_alone(view)}</div>'
             f"{_row_of(pictures)}</div></div>"
         )
     return "".join(parts)
+
+
+def _why_alone(view: View) -> str:
+    if len(view.rows) == 1:
+        return "the only head"
+    largest = view.organization._largest_folder
+    return f"each a folder of its own: the next larger one that it is in holds more than {_many(largest, 'head')}"
 
 
 def _row_of(pictures: list[str]) -> str:
