@@ -64,9 +64,9 @@ def warn_of_masks(x: FloatArray, seen: BoolArray | None) -> None:
         return
     cells = x if seen is None else x[np.broadcast_to(as_deep_as(seen, x), x.shape)]
     low = cells <= SUSPECT
-    if low.any() and not low.all() and cells[~low].min() > SUSPECT / 10:
+    if low.any() and not low.all() and np.abs(cells[~low]).max() < -SUSPECT / 10:
         warnings.warn(
-            f"values: {int(low.sum())} scores are at most {cells[low].max():.6g}, all others above {SUSPECT / 10:g}, "
+            f"values: {int(low.sum())} scores are up to {cells[low].max():.6g}, others within {-SUSPECT / 10:g} of 0, "
             "which looks like a mask; pass visible=, or what is found is the mask",
             RuntimeWarning,
             stacklevel=4,

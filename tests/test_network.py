@@ -278,7 +278,7 @@ def test_fill_falls_back_to_the_slice_and_then_to_everything() -> None:
 def test_masks_of_old_models_are_warned_of(added: float, dtype: Any) -> None:
     scores = np.random.default_rng(0).normal(size=(6, 6, 3))
     scores[np.triu_indices(6, 1)] += added
-    with pytest.warns(RuntimeWarning, match="^values: 45 scores are at most .* looks like a mask; pass visible="):
+    with pytest.warns(RuntimeWarning, match="^values: 45 scores are up to .* looks like a mask; pass visible="):
         pa.NetworkTensor(scores.astype(dtype))
 
 
@@ -287,6 +287,7 @@ def test_what_is_no_mask_does_not_warn() -> None:
     lower = np.tril(np.ones((6, 6), bool))
     pa.NetworkTensor(scores - 1e6)  # all of them
     pa.NetworkTensor(scores * 1e4)  # no gap
+    pa.NetworkTensor(scores * 1e30)  # as large on either side
     pa.NetworkTensor(np.where(lower[:, :, None], scores, -np.inf))
     pa.NetworkTensor(np.where(lower[:, :, None], scores, -1e9), visible=lower)
     pa.NetworkTensor(np.where(lower[:, :, None], scores, -1e9), kind="logweights")
