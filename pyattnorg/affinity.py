@@ -36,7 +36,8 @@ def cosine_affinity(x: Array, *, missing: float | None = None) -> Any:
     back, known, mutual = way_back(x), None, False
     if missing is not None:
         x = to_numpy(x, "x")
-        holes = bool(np.isnan(x.sum()))
+        with np.errstate(over="ignore", invalid="ignore"):  # a sum that leaves the range only means a closer look
+            holes = bool(np.isnan(x.sum()))
         if missing == 0 and not holes:
             mutual = not x.all()  # without a copy of what may be a whole network
         else:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pyattnorg import kernels
 from pyattnorg.arrays import Array, FloatArray, given
-from pyattnorg.checks import number, one_of
+from pyattnorg.checks import number, one_of, whole
 from pyattnorg.diffusion import check_affinity, leading_vectors, tree_coordinates
 from pyattnorg.trees import PartitionTree
 
@@ -55,7 +55,7 @@ def binary_tree(
     values = given(affinity, "affinity", min_ndim=2).values
     k = check_affinity(values)
     n = len(k)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(None if seed is None else whole(seed, "seed", at_least=0))
     levels = [np.zeros(n, np.int64)]
     while (count := levels[-1].max() + 1) < n:
         labels = levels[-1].copy()

@@ -124,7 +124,7 @@ def diffusion_map(
     Parameters
     ----------
     affinity : array, shape (n, n)
-        Symmetric, not negative.
+        Symmetric, not negative, of entries near 1: those up to 1e-8 count as 0.
     n_components : int
         Coordinates wanted. There are n - 1; asking for more warns and gives those.
     time : float
@@ -191,6 +191,7 @@ def check_affinity(affinity: FloatArray, name: str = "affinity") -> FloatArray:
 def row_sums(k: FloatArray) -> NDArray[np.float64]:
     """Sums of the rows of an affinity in float64."""
     sums: NDArray[np.float64] = kernels.products(k, np.ones((1, len(k))))[0]
+    kernels.within_range(sums, "affinity")
     return sums
 
 

@@ -73,7 +73,7 @@ def mixed_holder(x: Array, trees: Trees) -> MixedHolder:
     octave = np.rint(-np.log2(volume)).astype(np.int64)
     octaves = np.unique(octave)
     mean = np.array([volume[octave == o].mean() for o in octaves])
-    rms = np.array([_rms(c[octave == o]) for o in octaves])
+    rms = np.array([root_mean_square(c[octave == o]) for o in octaves])
     rms[rms <= ROUNDING * np.sqrt(values.size) * np.abs(values).max(initial=0.0)] = 0.0
     count = np.array([(octave == o).sum() for o in octaves], np.int64)
     slope, intercept, r_squared = power_law(mean, rms, np.minimum(count, 64))
@@ -111,6 +111,7 @@ def power_law(
     return slope, float(w @ v - slope * (w @ u)), 1.0 - float((w * left) @ left) / total if total > 0 else 1.0
 
 
-def _rms(c: NDArray[np.float64]) -> float:
+def root_mean_square(c: NDArray[np.float64]) -> float:
+    """Root mean square, whatever the scale; 0 of nothing but zeros."""
     scale = float(np.abs(c).max(initial=0.0))
     return scale * float(np.sqrt(np.mean((c / scale) ** 2))) if scale else 0.0

@@ -121,16 +121,16 @@ def folder_averages(x: Array, tree: PartitionTree, axis: int = 0) -> Any:
     ours = given(x, "x")
     values, axis = ours.values, axis_of(ours.values, axis, tree)
     if backend() == "reference":
-        return ours.back(reference.folder_averages(values, tree, axis))
+        return ours.back(within_range(reference.folder_averages(values, tree, axis)))
     if memory := devices.forced_memory():
         there = device_kernels.folder_averages(memory, memory.array(_whole_strides(values)), tree, axis)
-        return ours.back(memory.host(there))
+        return ours.back(within_range(memory.host(there)))
     folders = tree.folders()
     leaf = np.where(folders.size == 1, tree.order[folders.start], -1).astype(np.int32)
     blocks = np.ascontiguousarray(values).reshape(_around(values.shape, axis))
     out = np.empty((*values.shape[:axis], len(folders), *values.shape[axis + 1 :]), values.dtype)
     _core.folder_averages(blocks, folders.parent, folders.size, leaf, out, get_num_threads())
-    return ours.back(out)
+    return ours.back(within_range(out))
 
 
 def haar(x: Array, trees: list[PartitionTree | None], *, inverse: bool) -> Any:
@@ -170,7 +170,7 @@ def _haar_checked(out: FloatArray, values: FloatArray) -> FloatArray:
     require_finite(values, "x")
     if np.isfinite(out).all():
         return out
-    raise _overflow(out)
+    raise overflow(out)
 
 
 def flexible_tree(phi: NDArray[np.float64], rate: NDArray[np.float64], constant: float) -> IntArray:
@@ -367,14 +367,21 @@ def _checked(out: FloatArray, x: FloatArray, y: FloatArray | None = None) -> Flo
     require_finite(x, "x")
     if y is not None:
         require_finite(y, "y")
+    return within_range(out)
+
+
+def within_range(out: FloatArray, name: str = "x") -> FloatArray:
+    """What was computed from finite numbers, itself; SumOverflowError where it has left the range of its dtype."""
     if np.isfinite(out).all():
         return out
-    raise _overflow(out)
+    raise overflow(out, name)
 
 
-def _overflow(out: FloatArray) -> SumOverflowError:
-    wider = "" if out.dtype == np.float64 else " or pass float64"
-    return SumOverflowError(f"x: sums overflow {out.dtype}; scale the values down{wider}")
+def overflow(out: Any, name: str = "x") -> SumOverflowError:
+    """What to say of an argument whose sums `out` is too narrow for."""
+    dtype = str(out.dtype).removeprefix("torch.")
+    wider = "" if dtype == "float64" else " or pass float64"
+    return SumOverflowError(f"{name}: sums overflow {dtype}; scale the values down{wider}")
 
 
 def _program(tree: PartitionTree, weights: NDArray[np.float64]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyattnorg import kernels
 from pyattnorg.arrays import Array
 from pyattnorg.haar import Trees, fitting_trees, for_axes
 from pyattnorg.spaces import Space, taken
@@ -36,10 +37,11 @@ def martingale_differences(x: Array, trees: Trees) -> Any:
         if tree is None:
             continue
         averages = space.averages(out, tree, axis)
-        out = averages - space.take(averages, np.maximum(tree.folders().parent, 0), axis)
+        with np.errstate(over="ignore"):  # said in the end
+            out = averages - space.take(averages, np.maximum(tree.folders().parent, 0), axis)
         root = (slice(None),) * axis + (0,)
         out[root] = averages[root]
-    return ours.back(space.contiguous(out))
+    return ours.back(_in_range(space.contiguous(out), "x", space))
 
 
 def imartingale_differences(differences: Array, trees: Trees) -> Any:
@@ -56,8 +58,15 @@ def imartingale_differences(differences: Array, trees: Trees) -> Any:
             raise ValueError(
                 f"differences: got {out.shape[axis]} along axis {axis}, not the {tree.n_folders} of its tree's folders"
             )
-        out = _summed(out, tree, axis, space)
-    return ours.back(space.contiguous(out))
+        with np.errstate(over="ignore", invalid="ignore"):  # said in the end
+            out = _summed(out, tree, axis, space)
+    return ours.back(_in_range(space.contiguous(out), "differences", space))
+
+
+def _in_range(out: Any, name: str, space: Space) -> Any:
+    if space.finite(out):
+        return out
+    raise kernels.overflow(out, name)
 
 
 def _summed(differences: Any, tree: PartitionTree, axis: int, space: Space) -> Any:

@@ -15,7 +15,7 @@ from pyattnorg.devices import chosen_device
 from pyattnorg.dropping import positions_of, renormalized, said
 from pyattnorg.head_table import Heads
 from pyattnorg.lazy import HeadValues, SomeHeads, read_values, read_visible
-from pyattnorg.visibility import BoolArray, as_deep_as, fill_invisible, visible_cells
+from pyattnorg.visibility import BoolArray, as_deep_as, fill_invisible, visible_cells, warn_of_masks
 
 Kind: TypeAlias = Literal["scores", "weights", "logweights"]
 Masked: TypeAlias = Literal["mean", "floor", "raw"]
@@ -37,7 +37,7 @@ class NetworkTensor:
         Before softmax, after softmax, or the logarithm of the latter.
     visible : bool array, shape (queries, keys) or (queries, keys, heads), optional
         Cells the model can see. Without it every cell is visible, but for -inf and the dtype's lowest number in
-        scores and logweights, which mark masked cells.
+        scores and logweights, which mark masked cells. Other numbers that look like a mask (-10000, -1e9) warn.
     heads : Heads or mapping of columns, optional
         Which head is which: layer, head, kv_group, group, module.
     queries, keys : sequences of str, optional
@@ -99,6 +99,8 @@ class NetworkTensor:
         seen = visible_cells(x, visible, masks)
         checked = x if seen is None else np.where(as_deep_as(seen, x), x, 0)
         require_finite(checked, "values")
+        if self.kind == "scores" and visible is None:
+            warn_of_masks(x, seen)
         put = object.__setattr__
         put(self, "values", _frozen(x.copy() if x.flags.writeable and np.may_share_memory(x, raw) else x))
         put(self, "visible", None if seen is None else _frozen(seen))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pyattnorg import devices
 from pyattnorg.arrays import Array, FloatArray, as_tensor
+from pyattnorg.checks import position, whole
 from pyattnorg.diffusion import DiffusionMap
 from pyattnorg.haar import haar
 from pyattnorg.network import Masked, NetworkTensor
@@ -151,11 +152,12 @@ class Organization:
         ----------
         level : int, optional
             Those of one level of the tree; 0 is the root's. By default the coarsest folders that hold no more than a
-            third of the heads (`PartitionTree.parts`), whatever their level; heads that are like no others stand alone.
+            third of the heads (`PartitionTree.parts`), whatever their level. A head stands alone where the next larger
+            folder holds more: it may be like no other, or have joined many at once.
         """
         tree = self.trees_[HEADS]
         if level is None:
-            labels = tree.parts(max(2, tree.n_leaves // 3) if tree.n_leaves > 2 else 1)
+            labels = tree.parts(self._largest_folder)
         else:
             tree.folder_sizes(level)  # refuses a level that is not there
             labels = tree.labels[level]
@@ -164,8 +166,15 @@ class Organization:
             folders.setdefault(int(labels[head]), []).append(self.labels[head])
         return list(folders.values())
 
+    @property
+    def _largest_folder(self) -> int:
+        """Most heads that a folder of `head_folders` holds."""
+        n = self.trees_[HEADS].n_leaves
+        return max(2, n // 3) if n > 2 else 1
+
     def nearest_heads(self, label: str | int, n: int = 3) -> list[str]:
         """The `n` heads nearest to one, nearest first, by the tree distance of the last iteration."""
+        n = whole(n, "n", at_least=0)
         head = self.network.index(label)
         order = np.argsort(self.distances_[HEADS][head], kind="stable")
         return [self.labels[i] for i in order if i != head][:n]
@@ -239,12 +248,14 @@ class Organization:
         """The tree of an axis by level; heads are coloured by layer."""
         from pyattnorg.pictures import draw_tree
 
+        axis = self._axis(axis)
         return draw_tree(self.trees_[axis], self._names(axis), layers=self._layers(axis), ax=ax)
 
     def plot_embedding(self, axis: int = HEADS, *, ax: Any = None) -> Any:
         """The first two diffusion coordinates of an axis; heads are coloured by layer."""
         from pyattnorg.pictures import draw_embedding
 
+        axis = self._axis(axis)
         available = min(2, len(self.affinities_[axis]) - 1)
         coordinates = self.embedding(axis, available).coordinates if available else np.zeros((1, 1))
         return draw_embedding(coordinates, self._names(axis), layers=self._layers(axis), ax=ax)
@@ -253,6 +264,7 @@ class Organization:
         """The affinity of an axis in the order of its tree."""
         from pyattnorg.pictures import draw_affinity
 
+        axis = self._axis(axis)
         return draw_affinity(self.affinities_[axis], self.order(axis), self._names(axis), ax=ax)
 
     def plot_head(self, label: str, *, organized: bool = True, ax: Any = None) -> Any:
@@ -270,18 +282,22 @@ class Organization:
 
         return draw_decay(self.decay(), ax=ax)
 
+    def _axis(self, axis: int) -> int:
+        return position(axis, "axis", len(self.trees_), "expected")
+
     def _names(self, axis: int) -> tuple[str, ...]:
         """Names of the points of an axis; their numbers where they have none."""
         given = (self.network.queries, self.network.keys, self.labels)[axis]
         return tuple(str(i) for i in range(self.network.shape[axis])) if given is None else given
 
     def _layers(self, axis: int) -> NDArray[np.int64] | None:
-        return self.network.heads.layer if axis in (HEADS, -1) else None
+        return self.network.heads.layer if axis == HEADS else None
 
     # -- showing it ---------------------------------------------------------------------------------------------
 
     def summary(self, n: int = 5) -> str:
         """What was found, in one screen of text; the `n` most and least involved heads."""
+        n = whole(n, "n", at_least=0)
         q, k, h = self.network.shape
         entropies = self.entropies()
         table = sorted(self.head_table(), key=lambda row: (-row["involvement"], row["position"]))

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pyattnorg import kernels
 from pyattnorg.arrays import Array, FloatArray, given
 from pyattnorg.checks import whole
 from pyattnorg.entropy_trees import merges_of_tree
@@ -93,7 +94,7 @@ def best_basis(x: Array, trees: Trees, *, rounds: int = 1) -> list[PacketBasis |
     list of PacketBasis or None
         For `packet_transform` and `inverse_packet_transform`.
     """
-    values = given(x, "x", min_ndim=0).values
+    values = _middling(given(x, "x", min_ndim=0).values)
     found = fitting_trees(trees, values.shape)
     whole(rounds, "rounds", at_least=1)
     libraries = [None if tree is None or not tree.n_leaves else _Library(tree) for tree in found]
@@ -112,13 +113,14 @@ def best_basis(x: Array, trees: Trees, *, rounds: int = 1) -> list[PacketBasis |
 def packet_transform(x: Array, bases: Sequence[PacketBasis | None]) -> Any:
     """Coefficients of `x` in the tensor product of bases, one for each axis (None leaves it alone). Same shape."""
     ours = given(x, "x", min_ndim=0)
-    return ours.back(_along(ours.values, _fitting(bases, ours.values.shape), inverse=False))
+    return ours.back(kernels.within_range(_along(ours.values, _fitting(bases, ours.values.shape), inverse=False)))
 
 
 def inverse_packet_transform(coefficients: Array, bases: Sequence[PacketBasis | None]) -> Any:
     """The tensor that has these coefficients; undoes `packet_transform`."""
     ours = given(coefficients, "coefficients", min_ndim=0)
-    return ours.back(_along(ours.values, _fitting(bases, ours.values.shape), inverse=True))
+    out = _along(ours.values, _fitting(bases, ours.values.shape), inverse=True)
+    return ours.back(kernels.within_range(out, "coefficients"))
 
 
 def _fitting(bases: Sequence[PacketBasis | None], shape: tuple[int, ...]) -> list[PacketBasis | None]:
@@ -137,8 +139,15 @@ def _along(x: FloatArray, bases: Sequence[PacketBasis | None], *, inverse: bool)
     for axis, basis in enumerate(bases):
         if basis is not None and x.size:
             moved = np.moveaxis(out, axis, 0)
-            out = np.moveaxis(basis.inverse(moved) if inverse else basis.forward(moved), 0, axis)
+            with np.errstate(over="ignore", invalid="ignore"):  # said in the end
+                out = np.moveaxis(basis.inverse(moved) if inverse else basis.forward(moved), 0, axis)
     return np.ascontiguousarray(out).reshape(x.shape)
+
+
+def _middling(x: FloatArray) -> FloatArray:
+    """`x`, scaled by a power of two where its sums could leave the range: which basis is best has no scale."""
+    exponent = int(np.frexp(np.abs(x).max(initial=0))[1])
+    return np.ldexp(x, -exponent) if abs(exponent) > np.finfo(x.dtype).maxexp // 2 else x
 
 
 def _slabs(rows: FloatArray) -> list[FloatArray]:

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
-from operator import add, mul
+from operator import add, mul, sub
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg import devices, on_device
+from pyattnorg import devices, kernels, on_device
 from pyattnorg.arrays import Array, given
+from pyattnorg.checks import position
 from pyattnorg.haar import Trees, fitting_trees
 from pyattnorg.holder import ROUNDING
 from pyattnorg.regularity import Regularity, regularity
@@ -73,19 +74,24 @@ class Paraproduct:
 
         With `axis` one number for each point of it, such as a head; else one for all.
         """
-        over = tuple(i for i in range(self.value.ndim) if axis is not None and i != axis % self.value.ndim)
-        space, kept = space_for(self.value), None if axis is None else over
+        over: tuple[int, ...] | None = None
+        if axis is not None:
+            at = position(axis, "axis", self.value.ndim, "expected")
+            over = tuple(i for i in range(self.value.ndim) if i != at)
+        space = space_for(self.value)
         parts = (self.residual, self.value - self.boundary, self.value)
-        residual, varying, whole = (np.sqrt(space.squares(each, kept)) for each in parts)
+        largest = max(float(abs(each).max()) for each in parts)
+        if largest and not 1e-100 < largest < 1e100:  # squares would leave the range
+            parts = tuple(each / largest for each in parts)
+        residual, varying, whole = (np.sqrt(space.squares(each, over)) for each in parts)
         there = varying > ROUNDING * whole  # what is less has come from rounding
         out = np.divide(residual, varying, out=np.zeros_like(residual), where=there)
         return out if axis is not None else float(out)
 
     def regularity(self, *, levels: tuple[int, int] | None = None) -> Regularity:
         """How fast the argument, the value and the residual decay from level to level; see `pyattnorg.Regularity`."""
-        return regularity(
-            {"argument": self.argument, "value": self.value, "residual": self.residual}, self.trees, levels=levels
-        )
+        tensors = {"argument": self.argument, "value": self.value, "residual": self.residual}
+        return regularity(tensors, self.trees, levels=levels, differences={"residual": "value"})
 
     def __repr__(self) -> str:
         return (
@@ -134,7 +140,10 @@ def paraproduct(
     if not axes:
         raise ValueError("trees: got none, expected a tree for at least one axis")
     if isinstance(function, str) and function == "softmax":
-        values = values - space.log_sum_exp(values, _softmax_axis(softmax_axis, values.ndim))
+        with np.errstate(over="ignore"):
+            values = values - space.log_sum_exp(values, _softmax_axis(softmax_axis, values.ndim))
+        if not space.finite(values):
+            raise kernels.overflow(values, "f")
     elif softmax_axis is not None:
         raise ValueError(f"softmax_axis: got {softmax_axis!r} with another function than 'softmax'")
     derivatives = _derivatives(function, len(axes), space)
@@ -145,10 +154,14 @@ def paraproduct(
             boundary -= (-1) ** k * _applied(derivatives[0], coarsest(values, found, coarse))
     value = _applied(derivatives[0], values)
     visit = _Terms(axes, derivatives[1:])
-    terms = sum_over_scales(values, found, visit, len(derivatives) - 1)
-    residual = value - boundary
-    for term in terms:
-        residual = residual - term
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            terms = sum_over_scales(values, found, visit, len(derivatives) - 1)
+            residual = reduce(sub, terms, value - boundary)
+    except kernels.SumOverflowError:
+        raise kernels.overflow(values, "f") from None
+    if not space.finite(residual):
+        raise kernels.overflow(values, "f")
     return Paraproduct(values, value, boundary, tuple(terms), residual, tuple(found))
 
 
@@ -230,6 +243,4 @@ def _applied(function: Callable[[Any], Any], x: Values) -> Values:
 def _softmax_axis(axis: int | None, ndim: int) -> int:
     if axis is None:
         return 1 if ndim > 1 else 0
-    if not -ndim <= axis < ndim:
-        raise ValueError(f"softmax_axis: got {axis}, f has {ndim} axes")
-    return axis
+    return position(axis, "softmax_axis", ndim, "f has axes")

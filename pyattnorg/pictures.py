@@ -19,6 +19,7 @@ from pyattnorg.arrays import FloatArray
 from pyattnorg.trees import PartitionTree
 
 COLOURS = "viridis"
+UNSEEN = "#94969c"  # of cells that the model cannot see
 MOST_TICKS = 48  # names beside a matrix; more of them cannot be read
 CURVE_POINTS = 400
 
@@ -119,7 +120,7 @@ def draw_embedding(
     if labels is not None and len(xy) <= 150:
         for name, x, y in zip(readable(labels), xy[:, 0], flat):
             ax.annotate(_plain(name), (x, y), (2, 2), textcoords="offset points", fontsize=6, alpha=0.8)
-    ax.set(xlabel="diffusion coordinate 1", ylabel="diffusion coordinate 2")
+    ax.set(xlabel="diffusion coordinate 1", ylabel="diffusion coordinate 2" if xy.shape[1] > 1 else "")
     _bare(ax, "top", "right")
     return ax
 
@@ -148,6 +149,7 @@ def draw_head(
     Parameters
     ----------
     matrix : array, shape (queries, keys)
+        NaN where the model cannot see: those cells are grey.
     queries, keys : sequence of str, optional
         Names in the order of the matrix.
     limits : (float, float), optional
@@ -162,6 +164,7 @@ def draw_head(
     ax = _axes(ax, (6.0, 5.4))
     low, high = limits if limits is not None else colour_limits(values)
     image = ax.imshow(values, cmap=COLOURS, vmin=low, vmax=high, interpolation="nearest", aspect="auto")
+    ax.set_facecolor(UNSEEN)
     ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.03)
     for axis, names, n in ((ax.yaxis, queries, values.shape[0]), (ax.xaxis, keys, values.shape[1])):
         shown = spread(n)

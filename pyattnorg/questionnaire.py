@@ -23,7 +23,7 @@ from pyattnorg.axis_options import (
     starting_trees,
 )
 from pyattnorg.builders import Cut
-from pyattnorg.checks import number, one_of, whole
+from pyattnorg.checks import number, one_of, position, whole
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
 from pyattnorg.distances import PerAxis
 from pyattnorg.folder_weights import FolderWeights
@@ -266,7 +266,7 @@ class Questionnaire:
         drawn = any(o.drawn for o in options)
         if drawn and self.random_state is None:
             raise ValueError("random_state: needed where binary trees are cut at random; give an integer")
-        if drawn:
+        if self.random_state is not None:
             whole(self.random_state, "random_state", at_least=0)
         if self.n_trees > 1 and not drawn:
             raise ValueError(
@@ -319,9 +319,7 @@ class Questionnaire:
         return values
 
     def _axis(self, axis: int) -> int:
-        if not -len(self.trees_) <= axis < len(self.trees_):
-            raise ValueError(f"axis: got {axis}, expected 0 to {len(self.trees_) - 1}")
-        return axis
+        return position(axis, "axis", len(self.trees_), "expected")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "trees_")

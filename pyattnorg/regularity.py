@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.arrays import Array, to_numpy
+from pyattnorg.checks import whole
 from pyattnorg.haar import haar
 from pyattnorg.haar_layout import haar_layout
-from pyattnorg.holder import ROUNDING, power_law
+from pyattnorg.holder import ROUNDING, power_law, root_mean_square
 from pyattnorg.trees import PartitionTree
 
 
@@ -45,6 +46,7 @@ def regularity(
     trees: Sequence[PartitionTree | None],
     *,
     levels: tuple[int, int] | None = None,
+    differences: Mapping[str, str] | None = None,
 ) -> Regularity:
     """Decay of some tensors of one shape on the same trees.
 
@@ -55,7 +57,14 @@ def regularity(
     levels : (int, int), optional
         First and last octave of the fit; by default from 2 to the last but one, or all where those are fewer than two.
         On a dyadic tree an octave is a level.
+    differences : mapping, optional
+        Names of tensors that came from differences of the size of another one: theirs is the rounding.
     """
+    if levels is not None:
+        if not isinstance(levels, (tuple, list)) or len(levels) != 2:
+            raise ValueError(f"levels: got {levels!r}, expected the first and the last octave, such as (2, 5)")
+        first = whole(levels[0], "levels", at_least=0)
+        levels = first, whole(levels[1], "levels", at_least=first)
     on = [axis for axis, tree in enumerate(trees) if tree is not None]
     volume = [haar_layout(tree).volume[1:] for tree in trees if tree is not None]
     octaves = [np.rint(-np.log2(each)).astype(np.int64) for each in volume]
@@ -78,13 +87,12 @@ def regularity(
             block = c[tuple(at)]
             for axis, place in zip(on, places):
                 block = block.take(place, axis)
-            rms[name].append(float(np.sqrt(np.mean(np.square(block)))))
+            rms[name].append(root_mean_square(block))
         count.append(int(np.prod([len(place) for place in places])))
     found = {name: np.array(values) for name, values in rms.items()}
-    # All come from numbers of one size, and what is below their rounding has no slope.
-    largest = max((float(abs(x).max()) for x in tensors.values() if 0 not in x.shape), default=0.0)
-    for values in found.values():
-        values[values <= ROUNDING * largest] = 0.0
+    largest = {name: float(abs(x).max()) if 0 not in x.shape else 0.0 for name, x in tensors.items()}
+    for name, values in found.items():  # what is below the rounding of what it came from has no slope
+        values[values <= ROUNDING * max(largest[name], largest.get((differences or {}).get(name, ""), 0.0))] = 0.0
     octave, sizes = np.array(present, np.int64), np.array(size)
     use = _fitted(octave, deepest, levels)
     slope = {name: power_law(sizes[use], values[use], np.ones(int(use.sum())))[0] for name, values in found.items()}

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from pyattnorg import kernels
 from pyattnorg.arrays import Array
 from pyattnorg.checks import number, one_of
 from pyattnorg.haar import Trees, fitting_trees, for_axes, haar, ihaar
@@ -62,7 +63,10 @@ def noise_level(c: Array, trees: Trees) -> float:
             support = haar_layout(tree).support
             at = np.flatnonzero(support <= np.sort(support)[(len(support) - 1) // 2])
             finest = ours.space.take(finest, at, axis)
-    return ours.space.median_magnitude(finest) / MAD_OF_NORMAL
+    found = ours.space.median_magnitude(finest) / MAD_OF_NORMAL
+    if not np.isfinite(found):
+        raise kernels.overflow(finest, "c")
+    return found
 
 
 def denoise(
@@ -99,6 +103,8 @@ def denoise(
     sets = [fitting_trees(each, values.shape) for each in _sets(trees)]
     noise = None if noise is None else number(noise, "noise", at_least=0)
     threshold = None if threshold is None else number(threshold, "threshold", at_least=0)
+    if noise is not None and threshold is not None:
+        raise ValueError(f"noise: got {noise!r} beside threshold={threshold!r}, which it would set; give one of them")
     one_of(rule, "rule", ("soft", "hard"))
     total = space.zeros(tuple(values.shape))
     for each in sets:

@@ -38,7 +38,8 @@ class Host:
 
     def mean(self, x: FloatArray, axis: int) -> FloatArray:
         """Means over an axis, which stays."""
-        return np.asarray(x.mean(axis, keepdims=True))
+        with np.errstate(over="ignore", invalid="ignore"):  # said by who asks
+            return np.asarray(x.mean(axis, keepdims=True))
 
     def averages(self, x: FloatArray, tree: PartitionTree, axis: int) -> FloatArray:
         """Means over the distinct folders of a tree, in place of an axis."""
@@ -48,7 +49,8 @@ class Host:
     def log_sum_exp(self, x: FloatArray, axis: int) -> FloatArray:
         """``log sum exp`` along an axis, which stays; x finite."""
         top = x.max(axis, keepdims=True)
-        return np.asarray(top + np.log(np.exp(x - top).sum(axis, keepdims=True)))
+        with np.errstate(over="ignore", under="ignore"):  # far below the largest: 0
+            return np.asarray(top + np.log(np.exp(x - top).sum(axis, keepdims=True)))
 
     def where(self, condition: Any, x: FloatArray) -> FloatArray:
         """`x` where the condition holds, else 0."""
@@ -72,7 +74,7 @@ class Host:
 
     def median_magnitude(self, x: FloatArray) -> float:
         """Median of |x|."""
-        return float(np.median(np.abs(x)))
+        return kernels.median(np.abs(x))
 
     def contiguous(self, x: FloatArray) -> FloatArray:
         """A copy in C order."""

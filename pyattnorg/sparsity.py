@@ -36,14 +36,15 @@ def l1_entropy(c: Array, *, normalized: bool = True) -> float:
     Returns
     -------
     float
-        0 for a tensor of zeros.
+        0 for a tensor of zeros. Infinity, not normalised, where the sum is beyond float64.
     """
     values = c if devices.memory_for(c) else given(c, "c", min_ndim=0).values
-    total, length, scale = _norms(values)
+    total, length, exponent = _norms(values)
     if not normalized:
-        return total * scale
+        with np.errstate(over="ignore"):
+            return float(np.ldexp(total, exponent))
     size = float(np.prod(values.shape, dtype=np.int64))
-    return float(total / (length * size**0.5)) if length else 0.0
+    return min(float(total / (length * size**0.5)), 1.0) if length else 0.0
 
 
 def effective_number(c: Array) -> float:
@@ -51,8 +52,9 @@ def effective_number(c: Array) -> float:
 
     It does not change when every point of an axis is doubled, so it compares networks of different size.
     """
-    total, length, _ = _norms(c if devices.memory_for(c) else given(c, "c", min_ndim=0).values)
-    return (total / length) ** 2 if length else 0.0
+    values = c if devices.memory_for(c) else given(c, "c", min_ndim=0).values
+    total, length, _ = _norms(values)
+    return min((total / length) ** 2, float(np.prod(values.shape, dtype=np.int64))) if length else 0.0
 
 
 def lp_entropy(c: Array, p: float = 1.0, *, normalized: bool = True) -> float:
@@ -85,7 +87,8 @@ def lp_entropy(c: Array, p: float = 1.0, *, normalized: bool = True) -> float:
     # In logarithms, since a small p takes the sum to a power that float64 does not hold.
     length = np.log(np.sum(values**p)) / p
     if normalized:
-        return float(np.exp(length - np.log(np.linalg.norm(values)) - (1 / p - 0.5) * np.log(values.size)))
+        largest_length = np.log(np.linalg.norm(values)) + (1 / p - 0.5) * np.log(values.size)
+        return min(float(np.exp(length - largest_length)), 1.0)
     with np.errstate(over="ignore"):
         return float(np.exp(length) * largest)
 
@@ -167,18 +170,18 @@ def head_numbers(c: Array) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _norms(c: Array) -> tuple[float, float, float]:
-    """l1 and l2 norm in units of a scale, and the scale: 1, unless the numbers are so large or small that sums fail."""
+def _norms(c: Array) -> tuple[float, float, int]:
+    """l1 and l2 norm in units of a power of two, and its exponent: 0, unless numbers are too large or small to sum."""
     if memory := devices.memory_for(c):
         total, squares = on_device.norms(memory, c)
         if not np.isfinite(total):
             there = to_numpy(c, "c", quietly=True)
             require_finite(there, "c")
             return _norms(there)
-        return total, squares**0.5, 1.0
+        return total, squares**0.5, 0
     total, squares = kernels.norms(c)
     if total and not (np.finfo(float).tiny < squares < np.inf):
         exponent = int(np.frexp(np.abs(c).max())[1])
         total, squares = kernels.norms(np.ldexp(c, -exponent))
-        return total, squares**0.5, 2.0**exponent
-    return total, squares**0.5, 1.0
+        return total, squares**0.5, exponent
+    return total, squares**0.5, 0

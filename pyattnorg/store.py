@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pyattnorg._version import __version__
-from pyattnorg.arrays import FloatArray, plain
+from pyattnorg.arrays import FloatArray, plain, require_finite
 from pyattnorg.checks import DamagedFileError
 from pyattnorg.compression.container import MAGIC
 from pyattnorg.network import NetworkTensor
@@ -48,13 +48,12 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], N
         target = target.resolve()  # the link stays, what it points to is replaced
     if not target.parent.is_dir():
         raise FileNotFoundError(f"path: the folder {target.parent} does not exist; make it first")
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    name = str(target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}"))
+    # Opened so, it has the permissions of any new file; to ask for the umask is to change it, for all threads.
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
         os.replace(name, target)
     except BaseException as error:
         os.unlink(name)
@@ -135,7 +134,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         if begins.startswith(NUMPY):
             raise ValueError("it is the NumPy file of one array; numpy.load reads it")
         with open(target, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+            arrays = _Arrays({name: file[name] for name in file.files})
         if "about" not in arrays:
             raise ValueError("it holds other arrays")
         about = json.loads(arrays.pop("about").tobytes())
@@ -190,4 +189,12 @@ def _square(arrays: dict[str, Any], name: str, n: int) -> FloatArray:
     found: FloatArray = arrays[name]
     if found.shape != (n, n) or found.dtype.kind != "f":
         raise ValueError(f"its {name} has shape {found.shape}, expected ({n}, {n})")
+    require_finite(found, f"its {name}")
     return found
+
+
+class _Arrays(dict[str, Any]):
+    """Arrays by name; one that is not there is missing from the file."""
+
+    def __missing__(self, name: str) -> Any:
+        raise ValueError(f"it lacks {name!r}")

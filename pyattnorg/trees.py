@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.arrays import Array, to_numpy
+from pyattnorg.checks import position, whole
 from pyattnorg.folders import Folders, IntArray, distinct_folders, fixed
 
 T = TypeVar("T")
@@ -104,8 +105,7 @@ class PartitionTree:
     @classmethod
     def dyadic(cls, n: int) -> PartitionTree:
         """Halve the given order again and again; an odd folder's first half is the larger one."""
-        if n < 1:
-            raise ValueError(f"n: got {n}, expected at least 1 leaf")
+        n = whole(n, "n", at_least=1)
         levels = [np.zeros(n, np.int32)]
         starts = np.array([0])
         while len(starts) < n:
@@ -145,8 +145,7 @@ class PartitionTree:
 
     def folder_sizes(self, level: int) -> IntArray:
         """Sizes of the folders of one level; `level` may be negative, -1 is the level of leaves."""
-        if not -self.n_levels <= level < self.n_levels:
-            raise ValueError(f"level: got {level}, the tree has levels 0 to {self.n_levels - 1}")
+        level = position(level, "level", self.n_levels, "the tree has levels")
         return np.bincount(self._labels[level]).astype(np.int32)
 
     def folders(self) -> Folders:
@@ -203,8 +202,7 @@ class PartitionTree:
 
         Unlike those of a level, such folders are of comparable size in lopsided trees, too.
         """
-        if largest < 1:
-            raise ValueError(f"largest: got {largest}, expected at least 1 leaf")
+        largest = whole(largest, "largest", at_least=1)
         sizes = np.stack([np.bincount(row)[row] for row in self._labels])
         level = np.argmax(sizes <= largest, axis=0)
         return _canonical(level * self.n_leaves + self._labels[level, np.arange(self.n_leaves)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TypeAlias
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from pyattnorg.arrays import Array, FloatArray, given, mask_values, to_numpy
 
 BoolArray: TypeAlias = NDArray[np.bool_]
+SUSPECT = -5000.0  # no score of a model that trains well is so low
 
 
 def fill_invisible(values: FloatArray, visible: BoolArray, how: str, axis: int = 1) -> FloatArray:
@@ -54,6 +56,21 @@ def visible_cells(x: FloatArray, visible: Array | None, masks: tuple[float, ...]
     if seen.shape not in (x.shape, x.shape[:2]):
         raise ValueError(f"visible: got shape {seen.shape}, expected {x.shape[:2]} or {x.shape}")
     return None if seen.all() else seen.copy()
+
+
+def warn_of_masks(x: FloatArray, seen: BoolArray | None) -> None:
+    """Warn where some scores lie so far below all others as only the masks of old models do (-10000, -1e9)."""
+    if not x.min() <= SUSPECT:
+        return
+    cells = x if seen is None else x[np.broadcast_to(as_deep_as(seen, x), x.shape)]
+    low = cells <= SUSPECT
+    if low.any() and not low.all() and np.abs(cells[~low]).max() < -SUSPECT / 10:
+        warnings.warn(
+            f"values: {int(low.sum())} scores are up to {cells[low].max():.6g}, others within {-SUSPECT / 10:g} of 0, "
+            "which looks like a mask; pass visible=, or what is found is the mask",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def as_deep_as(visible: BoolArray, values: FloatArray) -> BoolArray:

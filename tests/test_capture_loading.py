@@ -211,3 +211,21 @@ def test_without_the_libraries(blocked: tuple[str, ...], call: str, said: str) -
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert re.search(said.replace("[", r"\[").replace("]", r"\]"), done.stdout), done.stdout
+
+
+def test_devices_that_are_not_there(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert load_model(folders / "BertModel", device="auto").model.device == torch.device("cpu")
+    assert load_model(folders / "BertModel", device=torch.device("cpu")).model.device == torch.device("cpu")
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("loaded before the device was looked at")
+
+    with monkeypatch.context() as m:
+        m.setattr("pyattnorg.capture.models._transformers", never)
+        for device, said in (("cuda", "no CUDA GPU"), ("cuda:7", "no CUDA GPU"), ("bogus", "expected a torch device")):
+            with pytest.raises(ValueError, match=f"^device: got '{device}', .*{said}"):
+                capture(str(folders / "BertModel"), "the cat", device=device)
+    with pytest.raises(ValueError, match=r"^device: the model could not be put to device='xla"):
+        load_model(folders / "BertModel", device="xla")

@@ -221,3 +221,81 @@ def test_commands_say_what_is_wrong(folder: Path, words: tuple[str, ...], match:
     assert run.exit_code == 1
     assert match in run.stderr
     assert run.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (("rank", "--by", "gradient,bogus"), "--by: got 'bogus'"),
+        (("rank", "--by", " , "), "--by: got no measure"),
+        (("rank", "--seed", "-1"), "--seed: got -1"),
+        (("ablate", "--lowest", "0.5", "--by", "bogus"), "--by: got 'bogus'"),
+        (("ablate", "--heads", "L0H0", "--mode", "bogus"), "--mode: got 'bogus'"),
+        (("prune", "--heads", "L0H0", "--otherwise", "bogus", "--out", "none"), "--otherwise: got 'bogus'"),
+        (("prune", "--lowest", "0.5", "--by", "bogus", "--out", "none"), "--by: got 'bogus'"),
+    ],
+)
+def test_options_are_looked_at_before_a_model_is_loaded(words: tuple[str, ...], match: str) -> None:
+    run = command(words[0], "no-such-model-here/at-all", "--text", "abc", *words[1:])
+    assert run.exit_code == 1
+    assert match in run.stderr
+
+
+def fused_model() -> torch.nn.Module:
+    """Queries, keys and values are one matrix under a name that is not known: norms of heads cannot be told."""
+    import transformers
+
+    config = transformers.Phi3Config(
+        vocab_size=40, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        intermediate_size=32, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return transformers.Phi3Model(config).eval()
+
+
+def test_what_weights_cannot_tell_is_left_out_unless_asked_for() -> None:
+    model = fused_model()
+    with pytest.warns(RuntimeWarning, match="'norm' needs weights that are understood.*left out"):
+        found = pa.rank_heads(model, inputs(1), stages=2, n_iter=1)
+    assert found.measures == tuple(name for name in MEASURES if name != "norm")
+    with pytest.raises(ValueError, match=r"by: 'norm' needs weights.*leave it out"):
+        pa.rank_heads(model, inputs(1), by=["norm", "random"])
+    with pytest.raises(pa.CannotPruneError, match="modules of it that are understood: none") as error:
+        pa.prune_heads(model, ["L0H0"])
+    assert "no attention was seen" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"seed": -1}, ValueError, "^seed: got -1"),
+        ({"seed": "a"}, ValueError, "^seed: got 'a'"),
+        ({"loss": 3}, TypeError, "^loss: got int"),
+        ({"loss": lambda output, call: 1.0}, TypeError, "^loss: gave float"),
+        ({"loss": lambda output, call: output.last_hidden_state}, TypeError, "^loss: gave shape"),
+        ({"loss": lambda output, call: torch.tensor(1.0)}, TypeError, "^loss: gave shape"),
+        (
+            {"loss": lambda output, call: output.last_hidden_state.sum() * float("nan")},
+            ValueError,
+            "is NaN or infinite",
+        ),
+    ],
+)
+def test_seeds_and_losses_that_are_none(options: dict[str, Any], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        pa.rank_heads(tiny("BertModel"), inputs(1), by=["random", "gradient"], **options)
+
+
+def test_wrong_arguments_are_named() -> None:
+    found = pa.rank_heads(tiny("BertModel"), inputs(1), by="random")
+    for n in ("random", 1.5, None, True, np.nan):
+        with pytest.raises(ValueError, match=r"^n: got "):
+            found.lowest(n, "random")
+    assert found.lowest(np.float64(0.5), "random") == found.lowest(np.int64(4), "random") == found.lowest(4.0, "random")
+    with pytest.raises(ValueError, match=r"^labels: 'L9H9' is no head of this ranking"):
+        found.rows_of(["L9H9"])
+    with pytest.raises(TypeError, match=r"^organization: got ndarray"):
+        pa.choose_folders(np.zeros((3, 3, 3)))
+    model = tiny("BertModel")
+    with pytest.raises(TypeError, match=r"^means: got int"), pa.ablate_heads(model, ["L0H0"], mode="mean", means=5):
+        model(**inputs(1)[0])

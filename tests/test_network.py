@@ -146,8 +146,10 @@ def test_the_lowest_number_of_torch_dtypes_marks_masked_cells(dtype: str, sentin
 
 
 def test_ordinary_numbers_are_no_masks() -> None:
-    for kind in ("scores", "weights", "logweights"):
+    for kind in ("weights", "logweights"):
         assert pa.NetworkTensor(np.where(X > 1, -1e4, X), kind).visible is None  # type: ignore[arg-type]
+    with pytest.warns(RuntimeWarning, match="looks like a mask"):
+        assert pa.NetworkTensor(np.where(X > 1, -1e4, X)).visible is None
     with pytest.raises(ValueError, match=r"^values: "):
         pa.NetworkTensor(np.where(X > 1, -np.inf, X), "weights")
 
@@ -269,3 +271,23 @@ def test_fill_falls_back_to_the_slice_and_then_to_everything() -> None:
     assert np.array_equal(fill_invisible(x, seen, "zero"), np.where(seen, x, 0))
     assert filled.dtype == x.dtype
     assert fill_invisible(x.astype(np.float32), seen, "mean").dtype == np.float32
+
+
+@pytest.mark.parametrize("added", [-1e9, -1e4, -65504.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_masks_of_old_models_are_warned_of(added: float, dtype: Any) -> None:
+    scores = np.random.default_rng(0).normal(size=(6, 6, 3))
+    scores[np.triu_indices(6, 1)] += added
+    with pytest.warns(RuntimeWarning, match="^values: 45 scores are up to .* looks like a mask; pass visible="):
+        pa.NetworkTensor(scores.astype(dtype))
+
+
+def test_what_is_no_mask_does_not_warn() -> None:
+    scores = np.random.default_rng(0).normal(size=(6, 6, 3))
+    lower = np.tril(np.ones((6, 6), bool))
+    pa.NetworkTensor(scores - 1e6)  # all of them
+    pa.NetworkTensor(scores * 1e4)  # no gap
+    pa.NetworkTensor(scores * 1e30)  # as large on either side
+    pa.NetworkTensor(np.where(lower[:, :, None], scores, -np.inf))
+    pa.NetworkTensor(np.where(lower[:, :, None], scores, -1e9), visible=lower)
+    pa.NetworkTensor(np.where(lower[:, :, None], scores, -1e9), kind="logweights")

@@ -276,7 +276,7 @@ def test_refusals() -> None:
         ({"function": [np.exp, lambda t: t[0]]}, ValueError, r"^function: gave shape"),
         ({"function": [np.log, np.reciprocal]}, ValueError, r"^function: gave NaN or infinity"),
         ({"softmax_axis": 1}, ValueError, r"^softmax_axis: got 1 with another function"),
-        ({"softmax_axis": 2, "function": "softmax"}, ValueError, r"^softmax_axis: got 2, f has 2 axes"),
+        ({"softmax_axis": 2, "function": "softmax"}, ValueError, r"^softmax_axis: got 2, f has axes 0 to 1"),
     ]
     for options, error, message in cases:
         with pytest.raises(error, match=message):

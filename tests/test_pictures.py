@@ -31,6 +31,7 @@ def quiet_pyplot(monkeypatch: pytest.MonkeyPatch):
         raise AssertionError("a picture was shown")
 
     monkeypatch.setattr(pyplot, "show", refuse)
+    pyplot.close("all")  # what other files' tests have left
     yield
     pyplot.close("all")
 

@@ -193,3 +193,8 @@ def test_heads_may_be_left_out_and_constants_have_no_exponent() -> None:
         with pytest.raises(ValueError, match=r"^trees: got none of two leaves"):
             pa.mixed_holder(np.ones(1), [bad])
     assert np.isfinite(pa.mixed_holder(f[:1], [one, trees[1]]).exponent)
+
+
+def test_a_noise_that_would_change_nothing_is_refused():
+    with pytest.raises(ValueError, match=r"^noise: got 0\.2 beside threshold=0\.1"):
+        pa.denoise(np.eye(4), [pa.PartitionTree.dyadic(4)] * 2, noise=0.2, threshold=0.1)

@@ -223,6 +223,16 @@ def test_permissions_are_those_of_any_new_file(organized: pa.Organization, tmp_p
         os.umask(before)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_saving_never_changes_the_umask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that put it to 0 and back at once could leave it there."""
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("umask was changed"))
+    write_atomically(tmp_path / "saved.npz", lambda file: None, overwrite=False)
+    long = tmp_path / ("n" * 250)
+    write_atomically(long, lambda file: None, overwrite=False)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [long.name, "saved.npz"]
+
+
 def test_folders_that_are_not_there(organized: pa.Organization, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="none does not exist"):
         organized.save(tmp_path / "none" / "saved.npz")
@@ -334,10 +344,18 @@ def test_newer_versions_and_other_formats_are_named(path: Path) -> None:
         lambda arrays, about: arrays.update(tree_1_0=arrays["tree_1_1"]),
         lambda arrays, about: arrays.update(distance_2=arrays["distance_2"][:2, :2]),
         lambda arrays, about: arrays.update(affinity_0=arrays["affinity_0"][0]),
+        lambda arrays, about: arrays.update(affinity_0=arrays["affinity_0"] * np.nan),
+        lambda arrays, about: arrays.update(distance_2=arrays["distance_2"] + np.inf),
     ],
 )
 def test_altered_content_is_refused(path: Path, change: Any) -> None:
     _refused(_altered(path, change))
+
+
+def test_what_a_file_lacks_is_named(path: Path) -> None:
+    _altered(path, lambda arrays, about: arrays.pop("values"))
+    with pytest.raises(pa.DamagedFileError, match="it lacks 'values'"):
+        pa.load(path)
 
 
 def test_about_that_is_no_table(path: Path) -> None:

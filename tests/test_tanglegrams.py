@@ -28,6 +28,7 @@ def no_figures_left() -> Iterator[None]:
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])
 @pytest.mark.parametrize("layers", [None, np.arange(12) // 4])
 def test_it_takes_an_ax_and_saves_as_vectors(layers: Any, suffix: str) -> None:
+    pyplot.close("all")  # what other files' tests have left
     figure, ax = pyplot.subplots()
     names = ["$x_1$", "<b>", "a\nb", *(f"L0H{i}" for i in range(9))]
     assert pa.plot_tanglegram(random_tree(12, 0), random_tree(12, 1), names, layers=layers, ax=ax) is ax

@@ -87,6 +87,7 @@ def load_model(
         A folder or id that transformers loads, or ``timm/NAME``. Offline settings of those libraries are respected.
     revision, trust_remote_code, device, dtype :
         As transformers spells them; `dtype` may be a name such as ``"bfloat16"``. Nothing is moved or cast by default.
+        ``device="auto"`` is the GPU where torch finds one.
 
     Returns
     -------
@@ -97,12 +98,13 @@ def load_model(
     ImportError
         The library is missing; the message says how to install it.
     ValueError
-        There is no such model here, or its attention weights are missing.
+        There is no such model here, its attention weights are missing, or there is no such device.
     """
     text = os.fspath(name)
     if not text:
         raise ValueError("model: got an empty name, expected a transformers id, a folder, or 'timm/NAME'")
     dtype = dtype_of(dtype)
+    device = device_of(device)  # before minutes of loading
     if text.startswith("timm/"):
         loaded = LoadedModel(_timm(text.removeprefix("timm/")), text, "timm")
     else:
@@ -125,11 +127,35 @@ def dtype_of(dtype: Any) -> Any:
     return found
 
 
+def device_of(device: Any) -> Any:
+    """The torch device that is meant; None is no device and stays what it is, "auto" is a GPU or None."""
+    torch = need("torch", "torch")
+    if device is None:
+        return None
+    if isinstance(device, str) and device == "auto":
+        return torch.device("cuda") if torch.cuda.is_available() else None
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ValueError(f"device: got {device!r}, expected a torch device such as 'cpu' or 'cuda'") from None
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        there = torch.cuda.device_count() or "no"
+        raise ValueError(f"device: got {device!r}, but torch finds {there} CUDA GPU(s) here; use device='cpu'")
+    return found
+
+
 def place(model: Any, device: Any, dtype: Any) -> None:
-    """Move a model to a device and cast it; None and "auto" leave it alone."""
-    asked = {"device": device, "dtype": None if dtype == "auto" else dtype}
-    if any(value is not None for value in asked.values()):
-        model.to(**{name: value for name, value in asked.items() if value is not None})
+    """Move a model to a device and cast it; None leaves it alone, and so does the dtype "auto"."""
+    asked = {"device": device_of(device), "dtype": None if dtype == "auto" else dtype}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if not asked:
+        return
+    try:
+        model.to(**asked)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # a build without it, no driver, no room
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        what = " and ".join(f"{name}={str(value)!r}" for name, value in asked.items())
+        raise ValueError(f"device: the model could not be put to {what} ({said})") from error
 
 
 def opened(model: Any, load: dict[str, Any], door: str = "capture") -> tuple[LoadedModel | None, Any]:

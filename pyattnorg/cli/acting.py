@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from pyattnorg.checks import one_of, whole
 from pyattnorg.cli.job import load_named
 from pyattnorg.cli.sources import Source, check_fit, read_source, short_name
 from pyattnorg.cli.stages import Stages
@@ -53,6 +54,7 @@ class Which:
             raise ValueError("--heads: give heads by name, or --lowest a share of them; exactly one of the two")
         if self.lowest is not None and not 0 < self.lowest < 1:
             raise ValueError(f"--lowest: got {self.lowest}, expected a share above 0 and below 1, such as 0.2")
+        _check_measures((self.by,), self.seed)
 
     def of(self, loaded: Any, inputs: list[Any]) -> Any:
         """The heads, as `ablate_heads` takes them."""
@@ -70,10 +72,22 @@ class Which:
         return table.take([i for i, row in enumerate(rows) if row in wanted])
 
 
+def _check_measures(measures: Sequence[str] | None, seed: int) -> None:
+    """Refuse measures and seeds that are none before a model is loaded."""
+    from pyattnorg.heads.rank import MEASURES
+
+    if measures is not None and not measures:
+        raise ValueError(f"--by: got no measure, expected some of {list(MEASURES)}")
+    for name in measures or ():
+        one_of(name, "--by", MEASURES)
+    whole(seed, "--seed", at_least=0)
+
+
 def rank(
     job: Job, measures: tuple[str, ...] | None, top: int, seed: int, *, quiet: bool = False, as_json: bool = False
 ) -> None:
     """Rank heads, and print a table."""
+    _check_measures(measures, seed)
     sources = job.sources()
     with Stages(shown=not (quiet or as_json)) as stages:
         loaded, inputs = _load(job, sources, stages)
@@ -100,6 +114,7 @@ def ablate(
 ) -> None:
     """Ablate heads, and print what became of the output."""
     which.check()
+    one_of(mode, "--mode", ("zero", "mean"))
     sources = job.sources()
     with Stages(shown=not (quiet or as_json)) as stages:
         loaded, inputs = _load(job, sources, stages)
@@ -140,6 +155,7 @@ def prune(
 ) -> None:
     """Prune heads, save the model, and print sizes and times."""
     which.check()
+    one_of(otherwise, "--otherwise", ("refuse", "zero"))
     if out.exists() and not overwrite and (out.is_file() or any(out.iterdir())):
         raise FileExistsError(f"--out: {out} is there already; pass --overwrite to replace, or another --out")
     sources = job.sources()

@@ -72,7 +72,7 @@ def organising_device(asked: str | None, *, quiet: bool) -> str:
     """Where to organise: as asked, or on a GPU if there is one, which is then said."""
     from pyattnorg import devices
 
-    if asked is not None and asked.partition(":")[0] == "cuda":
+    if asked is not None and (asked == "auto" or asked.partition(":")[0] == "cuda"):
         return str(devices.chosen_device(asked))
     if asked is None and devices.has_gpu():
         if not quiet:

@@ -95,9 +95,13 @@ def ablate_heads(
     Zero-ablation: Michel, Levy, Neubig, "Are Sixteen Heads Really Better than One?", 2019 (arXiv 1905.10650). Where
     a module mixes heads after softmax (talking heads), a head is what weighs the values of that number.
     """
+    from pyattnorg.heads.means import HeadMeans  # which imports this module
+
     one_of(mode, "mode", ("zero", "mean"))
     if mode == "mean" and means is None:
         raise ValueError("means: is missing for mode='mean'; pass pa.head_means(model, inputs) of other inputs")
+    if means is not None and not isinstance(means, HeadMeans):
+        raise TypeError(f"means: got {type(means).__name__}, expected what pyattnorg.head_means returns")
     if mode == "zero" and means is not None:
         raise ValueError("means: got means for mode='zero', expected mode='mean'")
     net = network_of(model)

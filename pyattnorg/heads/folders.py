@@ -71,6 +71,8 @@ def choose_folders(
         A level that the tree does not have, "ranked" without a ranking, a ranking of other heads.
     """
     one_of(representative, "representative", ("central", "ranked"))
+    if not isinstance(organization, Organization):
+        raise TypeError(f"organization: got {type(organization).__name__}, expected what pyattnorg.organize returns")
     labels = organization.labels
     heads = organization.network.heads
     if int(heads.window.max()) >= 0:

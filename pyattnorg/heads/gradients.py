@@ -55,7 +55,11 @@ def effects_of(
 def _loss(output: Any, call: Call, loss: Loss | None, seed: int, part: int) -> tuple[Tensor, bool]:
     """The loss of a call, and whether there are more of it."""
     if loss is not None:
-        return loss(output, call), False
+        value = loss(output, call)
+        if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
+            said = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise TypeError(f"loss: gave {said}, expected a tensor of one number that has a gradient")
+        return value, False
     own = next_token_loss(output, call)
     if own is not None:
         return own, False

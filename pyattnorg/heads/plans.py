@@ -127,7 +127,7 @@ def _require_understood(model: nn.Module, choice: Choice) -> None:
     why = (
         "torch.nn.MultiheadAttention has as many channels as its input, whatever its heads"
         if mha and not known
-        else f"modules of it that are understood: {', '.join(known) or 'none'}; {choice.told()}"
+        else f"modules of it that are understood: {', '.join(known) or 'none'}"
     )
     raise CannotPruneError(
         f"heads: {', '.join(lost[:4])} cannot be found in the weights of {type(model).__name__} ({why}); ablate_heads "

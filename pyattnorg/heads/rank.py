@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,7 +40,7 @@ def rank_heads(
     model: Any,
     inputs: Any,
     *,
-    by: str | Sequence[str] = MEASURES,
+    by: str | Sequence[str] | None = None,
     loss: Loss | None = None,
     stages: int = STAGES,
     seed: int = 0,
@@ -52,7 +53,8 @@ def rank_heads(
     model : torch.nn.Module, LoadedModel, or name or folder of a model
     inputs : one example or a list of them, as `capture` takes it
         Without padding; of tensors that are batches, the first example's maps are looked at.
-    by : names of measures
+    by : names of measures, optional
+        All without it, but for ``norm`` where a model's weights are not understood, which is said in a warning.
         From the organisation of each input's weights (arXiv 2506.15541): ``involvement`` (bi-Haar l1 entropy over
         the coarsest functions), ``sparsity`` (minus the l1 entropy of all), ``fine`` (energy at fine scales),
         ``distance`` (tree distance to the nearest head: twins go first), ``alone`` (levels of the head tree at which
@@ -79,12 +81,14 @@ def rank_heads(
     HeadRanking
         With the spread over inputs, raw and per-layer normalised.
     """
-    names = (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
+    names = MEASURES if by is None else (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
     for name in names:
         one_of(name, "by", MEASURES)
     if not names:
         raise ValueError("by: got no measure, expected at least one")
-    stages = whole(stages, "stages", at_least=1)
+    stages, seed = whole(stages, "stages", at_least=1), whole(seed, "seed", at_least=0)
+    if loss is not None and not callable(loss):
+        raise TypeError(f"loss: got {type(loss).__name__}, expected a function of the model's output and its call")
     if isinstance(model, (str, os.PathLike)):
         model = load_model(model)
     refuse_wrapped(network_of(model))
@@ -92,8 +96,23 @@ def rank_heads(
     calls = calls_of(model, inputs)
     captures, table = _captured(net, calls, every=bool(set(names) & {*ORGANISATION, *MAPS, "folders"}))
     values: dict[str, Array] = {}
+    if "norm" in names:
+        values["norm"] = weight_norms(net, table)[None]
+        if np.isnan(values["norm"]).any():
+            lost = table.labels[int(np.isnan(values["norm"][0]).argmax())]
+            why = f"'norm' needs weights that are understood, and those of {lost} are not"
+            if by is not None:
+                raise ValueError(f"by: {why}; leave it out")
+            warnings.warn(f"by: {why}; it is left out", RuntimeWarning, stacklevel=2)
+            names = tuple(name for name in names if name != "norm")
     values |= _of_outputs(net, calls, table, names, loss, stages, seed)
     values |= _of_maps(captures, table, names, organize, values.get("gradient"))
+    for name in names:
+        if not np.isfinite(values[name]).all():
+            odd = table.labels[int(np.argmin(np.isfinite(values[name]).all(0)))]
+            raise ValueError(
+                f"by: {name!r} is NaN or infinite for {odd}; look at loss= and at the model's number format"
+            )
     return HeadRanking(table, {name: values[name] for name in names})
 
 
@@ -152,11 +171,6 @@ def _of_outputs(
     out: dict[str, Array] = {}
     if "random" in names:
         out["random"] = np.random.default_rng(seed).random((1, len(table)))
-    if "norm" in names:
-        out["norm"] = weight_norms(net, table)[None]
-        if np.isnan(out["norm"]).any():
-            lost = table.labels[int(np.isnan(out["norm"][0]).argmax())]
-            raise ValueError(f"by: 'norm' needs weights that are understood, and those of {lost} are not; leave it out")
     if "output" in names:
         out["output"] = np.stack([output_norms(net, call, table) for call in calls])
 

@@ -73,14 +73,21 @@ class HeadRanking:
 
     def lowest(self, n: int | float, by: str, *, normalized: bool = False) -> list[str]:
         """The `n` heads (a share of them, if below 1) that are to be removed first, as `ablate_heads` takes them."""
-        if isinstance(n, bool) or not (0 <= n <= len(self.labels)):
-            raise ValueError(f"n: got {n!r}, expected a number of heads up to {len(self.labels)}, or a share below 1")
-        count = round(n * len(self.labels)) if isinstance(n, float) and n < 1 else int(n)
+        heads = len(self.labels)
+        real = isinstance(n, (int, float, np.integer, np.floating)) and not isinstance(n, bool)
+        if not real or not 0 <= n <= heads or (n >= 1 and n != int(n)):
+            raise ValueError(f"n: got {n!r}, expected a number of heads up to {heads}, or a share below 1")
+        count = round(n * heads) if n < 1 else int(n)
         return self.order(by, normalized=normalized)[:count]
 
     def rows_of(self, labels: list[str]) -> Heads:
         """Heads by label, with their modules: what `ablate_heads` and `prune_heads` take and need not look up."""
         at = {label: i for i, label in enumerate(self.labels)}
+        lost = [label for label in labels if label not in at]
+        if lost:
+            raise ValueError(
+                f"labels: {lost[0]!r} is no head of this ranking, which has {', '.join(self.labels[:3])}, ..."
+            )
         return self.heads.take([at[label] for label in labels])
 
     def table(self) -> list[dict[str, Any]]:

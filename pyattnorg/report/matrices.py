@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyattnorg.organization import HEADS, KEYS, QUERIES
-from pyattnorg.pictures import colour_limits
+from pyattnorg.pictures import UNSEEN, colour_limits
 from pyattnorg.report.blocks import Blocks
 from pyattnorg.report.thumbnails import VIRIDIS
 from pyattnorg.report.view import View
@@ -24,7 +24,7 @@ def affinity_figure(view: View) -> Figure:
     blocks = view.head_matrix_blocks
     affinity = blocks.mean(blocks.mean(view.organization.affinities_[HEADS], 0), 1)
     off = affinity[~np.eye(len(affinity), dtype=bool)]
-    limits = colour_limits(off) if len(off) else (0.0, 1.0)
+    limits = colour_limits(off) if len(off) and off.min() < off.max() else (0.0, 1.0)  # all alike: all bright
     names = blocks.names(view.names[HEADS])
     figure = matrix_figure(affinity, names, names, limits, ("head", "head", "affinity"))
     figure["layout"]["shapes"] = _rules(view.folders, blocks)
@@ -75,11 +75,13 @@ def matrix_figure(
         title = {"text": PLURAL[name], "standoff": 8}
         return {"type": "category", "showgrid": False, "zeroline": False, "automargin": True, "title": title} | more
 
-    layout = {
+    layout: Figure = {
         "xaxis": axis(what[1], tickangle=-90),
         "yaxis": axis(what[0], autorange="reversed"),
         "margin": {"l": 60, "r": 10, "t": 30, "b": 60},
     }
+    if np.isnan(matrix).any():  # gaps show what lies behind
+        layout["plot_bgcolor"] = UNSEEN
     return {"traces": [trace], "layout": layout, "ticks": {"xaxis": escaped(columns), "yaxis": escaped(rows)}}
 
 

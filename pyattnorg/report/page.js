@@ -20,7 +20,7 @@
     const ink = colour("--ink"), line = colour("--line"), card = colour("--card");
     const axis = { color: ink, gridcolor: line, zerolinecolor: line, linecolor: line };
     const out = Object.assign({}, layout, {
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: layout.plot_bgcolor || "rgba(0,0,0,0)", autosize: true,
       font: { color: ink, size: 12, family: getComputedStyle(root).fontFamily },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--soft"), activecolor: ink },
       hoverlabel: { bgcolor: card, bordercolor: line, align: "left", font: { color: ink, size: 13 } },

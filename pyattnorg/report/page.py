@@ -107,9 +107,9 @@ def page(view: View, title: str, seconds: Mapping[str, float], layers: Sequence[
         "input": words.given_input(view),
         "facts": words.facts(view),
         "gallery": words.gallery(view),
-        "embedding": "<p>A single head has no others to be near to.</p>"
-        if embedding is None
-        else '<div class="figure tall" data-figure="embedding"></div>',
+        "unseen": words.about_unseen(view),
+        "embedding": words.about_embedding(view)
+        + ("" if embedding is None else '<div class="figure tall" data-figure="embedding"></div>'),
         "head": escape(view.head),
         "about_head": words.about_head(view),
         "verdict": words.verdict(view),

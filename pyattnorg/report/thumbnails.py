@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyattnorg.pictures import colour_limits
+from pyattnorg.pictures import UNSEEN, colour_limits
 
 VIRIDIS = (
     "#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725",
@@ -45,7 +45,7 @@ def png(matrix: NDArray[Any]) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)  # 8 bits, indexed colours
     parts = (
         (b"IHDR", header),
-        (b"PLTE", np.concatenate([palette(), [[148, 150, 156]]]).astype(np.uint8).tobytes()),
+        (b"PLTE", palette().tobytes() + bytes.fromhex(UNSEEN[1:])),
         (b"IDAT", zlib.compress(rows.tobytes(), 9)),
         (b"IEND", b""),
     )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pyattnorg.organization import HEADS, KEYS, QUERIES, Organization
 from pyattnorg.pictures import readable
 from pyattnorg.report.blocks import Blocks, by_runs, by_tree
+from pyattnorg.sparsity import coefficients_needed
 
 MOST_POINTS = 256  # a side of a matrix
 MOST_HEADS = 512  # in the tree, the scatter, the gallery and the table
@@ -84,9 +85,8 @@ class View:
         """Share of the coefficients that leave a relative error of at most 5 %, in each basis."""
         found = {}
         for name, magnitudes in self.decay.items():
-            left = 1 - np.cumsum(np.square(magnitudes, dtype=np.float64))
-            found[name] = float(np.searchsorted(-left, -(CLOSE_ENOUGH**2)) + 1) / len(magnitudes)
-        return {name: min(share, 1.0) for name, share in found.items()}
+            found[name] = coefficients_needed(magnitudes, CLOSE_ENOUGH) / len(magnitudes)
+        return found
 
     def habits(self, heads: list[int]) -> list[tuple[str, float]]:
         """Where the attention of some heads goes on average: (place, share), largest first.
@@ -139,13 +139,11 @@ def shortened(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def layer_span(layers: NDArray[np.int64]) -> str:
-    """Layers of some heads in words: ``layer 3``, ``layers 0-2``, ``layers 1, 4``."""
-    found = np.unique(layers).tolist()
-    if len(found) == 1:
-        return f"layer {found[0]}"
-    if len(found) == found[-1] - found[0] + 1 or len(found) > 4:
-        return f"layers {found[0]}-{found[-1]}"
-    return "layers " + ", ".join(map(str, found))
+    """Layers of some heads in words: ``layer 3``, ``layers 0-2``, ``layers 1, 4, 6-9``."""
+    found = np.unique(layers)
+    runs = np.split(found, np.flatnonzero(np.diff(found) > 1) + 1)
+    said = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return f"layer{'' if len(found) == 1 else 's'} {said}"
 
 
 __all__ = ["MOST_FOLDERS", "MOST_HEADS", "MOST_POINTS", "View", "layer_span", "shortened"]

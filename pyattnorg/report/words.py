@@ -43,12 +43,16 @@ def facts(view: View) -> str:
     top = max(view.rows, key=lambda row: row["involvement"])
     order = f"l1 entropy organised; {entropies['given']} as given, {entropies['shuffled']} shuffled (lower: more order)"
     cards = [
-        (_many(h, "head"), f"in {_many(layers, 'layer')}, {q} queries {TIMES} {k} keys, attention {o.network.kind}"),
+        (
+            _many(h, "head"),
+            f"in {_many(layers, 'layer')}, {_many(q, 'query', 'queries')} {TIMES} {_many(k, 'key')}, "
+            f"attention {o.network.kind}",
+        ),
         (
             _many(len(view.shared), "folder"),
             "of heads that attend alike"
-            + (f", {_many(alone, 'head')} like no other," if alone else ",")
-            + f" in a tree of {o.trees_[HEADS].n_levels} levels",
+            + (f", {_many(alone, 'head')} alone," if alone else ",")
+            + f" in a tree of {_many(o.trees_[HEADS].n_levels, 'level')}",
         ),
         (entropies["organized"], order),
         (top["label"], "the most involved head: none carries more of the coarse structure"),
@@ -57,15 +61,32 @@ def facts(view: View) -> str:
     return f'<div class="facts">{boxes}</div>'
 
 
-def _many(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
+def _many(n: int, what: str, several: str = "") -> str:
+    return f"{n:,} {what if n == 1 else several or what + 's'}"
+
+
+def about_unseen(view: View) -> str:
+    """What grey means, where there is some."""
+    return "" if view.organization.network.visible is None else " Grey: what the model cannot see."
+
+
+def about_embedding(view: View) -> str:
+    """What the picture of the heads' coordinates shows."""
+    count = sum(name in view.rows[0] for name in "xyz")
+    if not count:
+        return "<p>A single head has no others to be near to.</p>"
+    what = ("One diffusion coordinate", "Two diffusion coordinates", "Three diffusion coordinates")[count - 1]
+    turn = " Drag to turn." if count == 3 else ""
+    near = "heads lie close together where many chains of similar heads join them."
+    return f'<p class="soft">{what}: {near}{turn}</p>'
 
 
 def about_head(view: View) -> str:
     """The shown head in a sentence."""
     row = next(row for row in view.rows if row["label"] == view.head)
     nearest = escape(row["nearest"]) or "none"
-    return f"Involvement {row['involvement']:.2f}, folder {row['folder']}, nearest heads {nearest}."
+    folder = f"folder {row['folder']}" if row["folder"] in view.shared else "alone, in a folder of its own"
+    return f"Involvement {row['involvement']:.2f}, {folder}, nearest heads {nearest}."
 
 
 def gallery(view: View) -> str:
@@ -93,10 +114,17 @@ def gallery(view: View) -> str:
         pictures = [_picture(view.rows[i], small(values[:, :, i], side), most) for i in alone if n_heads <= MOST_HEADS]
         parts.append(
             f'<div class="folder"><div></div><div><h3>Alone: {_many(len(alone), "head")}, '
-            f'{layer_span(view.layers[alone])}</h3><div class="soft">like no other, each a folder of its own</div>'
+            f'{layer_span(view.layers[alone])}</h3><div class="soft">{_why_alone(view)}</div>'
             f"{_row_of(pictures)}</div></div>"
         )
     return "".join(parts)
+
+
+def _why_alone(view: View) -> str:
+    if len(view.rows) == 1:
+        return "the only head"
+    largest = view.organization._largest_folder
+    return f"each a folder of its own: the next larger one that it is in holds more than {_many(largest, 'head')}"
 
 
 def _row_of(pictures: list[str]) -> str:
@@ -206,7 +234,7 @@ def particulars(view: View, seconds: Mapping[str, float]) -> str:
     options = ", ".join(f"{name} {value}" for name, value in params.items() if name not in unsaid)
     history = " → ".join(f"{iteration['entropy']:.4f}" for iteration in o.history_)
     trees = "; ".join(
-        f"{what}: {o.trees_[axis].n_levels} levels, {o.trees_[axis].n_folders} folders"
+        f"{what}: {_many(o.trees_[axis].n_levels, 'level')}, {_many(o.trees_[axis].n_folders, 'folder')}"
         for what, axis in (("queries", QUERIES), ("keys", KEYS), ("heads", HEADS))
     )
     tol = o.questionnaire.tol
@@ -261,6 +289,6 @@ def _said(value: Any) -> str:
 
 
 __all__ = [
-    "about_head", "capture_table", "facts", "gallery", "given_input", "head_table", "particulars", "sparsity_table",
-    "verdict",
+    "about_embedding", "about_head", "about_unseen", "capture_table", "facts", "gallery", "given_input", "head_table",
+    "particulars", "sparsity_table", "verdict",
 ]  # fmt: skip
