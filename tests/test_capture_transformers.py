@@ -191,6 +191,38 @@ def test_mass_that_goes_to_sinks_is_reported() -> None:
         assert row["softmax_error"] <= 1e-6
 
 
+def test_a_sink_that_takes_nearly_all_is_no_error() -> None:
+    model, given = tiny("GptOssModel"), {"input_ids": token_ids(1, 7)}
+    for name, parameter in model.named_parameters():
+        if "sinks" in name:
+            torch.nn.init.constant_(parameter, 80.0)  # weights of tokens are about 1e-35
+    got = capture(model, given, verify=True)
+    for row in got.report:
+        assert row["sink_mass"] == 1.0
+        assert row["softmax_error"] <= 1e-6
+    tokens = got.weights.values
+    assert 0 < tokens[-1].max() < 1e-30
+    want = softmax(got.scores.values, got.scores.visible_cells())
+    np.testing.assert_allclose(tokens / tokens.sum(1, keepdims=True), want, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("window", [4, 16, 512])
+def test_windows_wider_than_the_text(window: int) -> None:
+    # LED pads a text to a multiple of its window, 512 or more in pretrained models, and attention with it
+    model = tiny("LEDModel", attention_window=window, max_encoder_position_embeddings=1024)
+    given = {"input_ids": token_ids(1, 7), "decoder_input_ids": token_ids(1, 3)}
+    got = capture(model, given, verify=True)["encoder"].weights
+    with torch.no_grad():
+        bands = model(**given, output_attentions=True).encoder_attentions
+    want = np.zeros(got.shape)
+    for layer, band in enumerate(bands):
+        heads = band.shape[1]
+        for i in range(7):
+            for j in range(max(0, i - window // 2), min(7, i + window // 2 + 1)):
+                want[i, j, layer * heads : (layer + 1) * heads] = band[0, :, i, window // 2 + j - i].numpy()
+    np.testing.assert_allclose(got.values, want, atol=1e-6)
+
+
 def test_a_router_is_not_attention() -> None:
     got = capture(tiny("MixtralModel"), token_ids(1, 6))
     assert got.scores.shape == (6, 6, 8)

@@ -128,23 +128,25 @@ def _look(slot: Slot, part: Part, shelf: Shelf, tally: _Tally, cells: Cells, raw
     """Check one block and put it on the shelf."""
     block, maps, output_error = part
     columns = maps.scores.shape[-1] - maps.sinks
-    scores, weights, sink = maps.scores[..., :columns], maps.weights[..., :columns], None
-    if maps.sinks:
-        sink = maps.weights[..., columns:].sum(-1)
-        tally.sink.append((float(sink.mean()), sink.numel()))
-    hidden = None if maps.hidden is None else maps.hidden[..., :columns].expand(scores.shape)
-    sees = torch.ones(scores.shape[:-1], dtype=torch.bool) if hidden is None else ~hidden.all(-1)
-    tally.visible += scores.numel() if hidden is None else float((~hidden).sum())
-    tally.cells += scores.numel()
-    bad = _nonfinite(scores, weights, hidden)
-    tally.bad[block.heads] += bad
+    scores, weights = maps.scores, maps.weights
+    hidden = None if maps.hidden is None else maps.hidden.expand(scores.shape)
     if hidden is not None:
         weights = weights.masked_fill(hidden, 0.0)
         if not raw:
             scores = scores.masked_fill(hidden, -torch.inf)
     looked = slice(None, None, max(-(-scores.shape[1] // COMPARED), 1))
-    seen, out = (None if x is None else x[:, looked] for x in (hidden, sink))
-    error, relative = _softmax_error(scores[:, looked], weights[:, looked], seen, out)
+    # with the columns of sinks: what these leave may be too little to be told from nothing
+    error, relative = _softmax_error(*(None if x is None else x[:, looked] for x in (hidden, scores, weights)))
+    if maps.sinks:
+        sink = weights[..., columns:].sum(-1)
+        tally.sink.append((float(sink.mean()), sink.numel()))
+        scores, weights = scores[..., :columns], weights[..., :columns]
+        hidden = None if hidden is None else hidden[..., :columns]
+    sees = torch.ones(scores.shape[:-1], dtype=torch.bool) if hidden is None else ~hidden.all(-1)
+    tally.visible += scores.numel() if hidden is None else float((~hidden).sum())
+    tally.cells += scores.numel()
+    bad = _nonfinite(scores, weights, hidden)
+    tally.bad[block.heads] += bad
     tally.softmax_error = _larger(tally.softmax_error, error)
     tally.relative = _larger(tally.relative, relative)
     tally.output_error = _larger(tally.output_error, output_error)
@@ -188,16 +190,12 @@ def _refuse_overflow(slot: Slot, kind: str, values: Tensor, hidden: Tensor | Non
         )
 
 
-def _softmax_error(
-    scores: Tensor, weights: Tensor, hidden: Tensor | None, sink: Tensor | None
-) -> tuple[float | None, float | None]:
+def _softmax_error(hidden: Tensor | None, scores: Tensor, weights: Tensor) -> tuple[float | None, float | None]:
     """Largest difference between softmax of the scores over visible cells and the weights, over finite rows.
 
     As it is, and relative to the largest weight of the row: long rows have small weights.
     """
     again = torch.softmax(scores if hidden is None else scores.masked_fill(hidden, -torch.inf), -1)
-    if sink is not None:
-        again.mul_((1.0 - sink).unsqueeze(-1))
     rows, top = again.sub_(weights).abs_().amax(-1), weights.amax(-1)
     fine = torch.isfinite(rows)  # a row that sees nothing is NaN here
     if not bool(fine.any()):

@@ -188,7 +188,8 @@ def _moved(
 ) -> Tensor | None:
     """The hidden cells after a change of shape, or None where they cannot be followed."""
     if out.numel() > x.numel() and name not in _SHAPE:
-        return hidden  # broadcast against something larger: trailing axes still match
+        # broadcast against something larger: trailing axes still match; where they do not, it was padded
+        return hidden if all(a in (1, b) for a, b in zip(hidden.shape[::-1], out.shape[::-1])) else None
     whole = hidden.expand(x.shape)
     if name in ("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze"):
         return whole.reshape(out.shape)
