@@ -195,13 +195,13 @@ def test_a_sink_that_takes_nearly_all_is_no_error() -> None:
     model, given = tiny("GptOssModel"), {"input_ids": token_ids(1, 7)}
     for name, parameter in model.named_parameters():
         if "sinks" in name:
-            torch.nn.init.constant_(parameter, 80.0)  # weights of tokens are about 1e-35
+            torch.nn.init.constant_(parameter, 40.0)  # weights of tokens are about 1e-18
     got = capture(model, given, verify=True)
     for row in got.report:
         assert row["sink_mass"] == 1.0
         assert row["softmax_error"] <= 1e-6
     tokens = got.weights.values
-    assert 0 < tokens[-1].max() < 1e-30
+    assert 0 < tokens[-1].max() < 1e-15
     want = softmax(got.scores.values, got.scores.visible_cells())
     np.testing.assert_allclose(tokens / tokens.sum(1, keepdims=True), want, rtol=1e-4, atol=1e-6)
 
