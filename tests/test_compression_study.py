@@ -30,7 +30,7 @@ import study
 study.MODELS = study.MODELS[:1]
 study.networks.inputs.TOKENS = 24
 import page
-page.PICTURES = Path(sys.argv[2]) / "compression-study"
+study.PICTURES = Path(sys.argv[2]) / "compression-study"
 page.write(Path(sys.argv[2]) / "page.md")
 """
 
