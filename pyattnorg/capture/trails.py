@@ -187,8 +187,10 @@ def _moved(
     hidden: Tensor, name: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor, x: Tensor
 ) -> Tensor | None:
     """The hidden cells after a change of shape, or None where they cannot be followed."""
+    if name == "pad":
+        return _padded(hidden.expand(x.shape), args, kwargs, out)
     if out.numel() > x.numel() and name not in _SHAPE:
-        # broadcast against something larger: trailing axes still match; where they do not, it was padded
+        # broadcast against something larger, if trailing axes still match
         return hidden if all(a in (1, b) for a, b in zip(hidden.shape[::-1], out.shape[::-1])) else None
     whole = hidden.expand(x.shape)
     if name in ("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze"):
@@ -197,6 +199,16 @@ def _moved(
         moved = func(whole, *args[1:], **kwargs)
         return moved if isinstance(moved, Tensor) and moved.shape == out.shape else None
     return None
+
+
+def _padded(hidden: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Tensor | None:
+    """The hidden cells with those that ``torch.nn.functional.pad`` added, hidden if they hold -inf."""
+    given = dict(zip(("input", "pad", "mode", "value"), args)) | dict(kwargs)
+    if given.get("mode", "constant") != "constant":
+        return None
+    value = given.get("value")
+    padded = torch.nn.functional.pad(hidden, given["pad"], value=float(value == -torch.inf))
+    return padded if padded.shape == out.shape else None
 
 
 def _swaps_last_two(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], x: Tensor) -> bool:
