@@ -37,6 +37,16 @@ def test_trees_of_any_shape_come_back(tree: pa.PartitionTree) -> None:
     assert tree_from_bytes(tree_to_bytes(tree), tree.n_leaves) == tree
 
 
+def test_a_tree_that_would_not_be_read_again_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = caterpillar(300)
+    monkeypatch.setattr("pyattnorg.compression.tree_code.MOST", 300 * tree.n_levels - 1)
+    with pytest.raises(ValueError, match=r"trees: got one of 300 leaves and 300 levels, .* fewer points"):
+        tree_to_bytes(tree)
+    x = np.random.default_rng(0).standard_normal((300, 4))
+    with pytest.raises(ValueError, match="trees: got one of 300 leaves"):
+        pa.compress(x, trees=[tree, None], error=0.5, axes="trees")
+
+
 @pytest.mark.parametrize("n", [2, 10, 128])
 def test_a_binary_tree_takes_no_more_bits_than_there_are_trees(n: int) -> None:
     features = np.random.default_rng(n).standard_normal((n, 5))

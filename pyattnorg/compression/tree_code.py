@@ -13,13 +13,24 @@ import numpy as np
 from pyattnorg.trees import PartitionTree
 
 BY_DEPTH, BINARY = 1, 2
-MOST = 1 << 27  # labels: leaves times levels of a tree that is read
+MOST = 1 << 27  # labels, leaves times levels: a forged file could ask for memory without end
 
 
 def tree_to_bytes(tree: PartitionTree) -> bytes:
-    """Bytes that `tree_from_bytes` makes an equal tree of, given the number of leaves."""
-    parent, children, level, n_levels = _nodes(tree)
+    """Bytes that `tree_from_bytes` makes an equal tree of, given the number of leaves.
+
+    Raises
+    ------
+    ValueError
+        A tree so deep that it would not be read again.
+    """
     n = tree.n_leaves
+    if n * max(tree.n_levels, n.bit_length()) > MOST:
+        raise ValueError(
+            f"trees: got one of {n:,} leaves and {tree.n_levels:,} levels, expected a product of at most {MOST:,}; "
+            "compress fewer points at a time, or pass a tree of fewer levels"
+        )
+    parent, children, level, n_levels = _nodes(tree)
     binary = all(len(below) in (0, 2) for below in children)
     joins = _joins(parent, children, n)
     digits: list[tuple[int, int]] = []
