@@ -157,7 +157,7 @@ class Organization:
         """
         tree = self.trees_[HEADS]
         if level is None:
-            labels = tree.parts(self._largest_folder)
+            labels = tree.parts(self.largest_folder)
         else:
             tree.folder_sizes(level)  # refuses a level that is not there
             labels = tree.labels[level]
@@ -167,8 +167,8 @@ class Organization:
         return list(folders.values())
 
     @property
-    def _largest_folder(self) -> int:
-        """Most heads that a folder of `head_folders` holds."""
+    def largest_folder(self) -> int:
+        """Most heads that a folder of `head_folders` holds by default: a third of them."""
         n = self.trees_[HEADS].n_leaves
         return max(2, n // 3) if n > 2 else 1
 

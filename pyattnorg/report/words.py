@@ -123,7 +123,7 @@ def gallery(view: View) -> str:
 def _why_alone(view: View) -> str:
     if len(view.rows) == 1:
         return "the only head"
-    largest = view.organization._largest_folder
+    largest = view.organization.largest_folder
     return f"each a folder of its own: the next larger one that it is in holds more than {_many(largest, 'head')}"
 
 
