@@ -155,7 +155,7 @@ def place(model: Any, device: Any, dtype: Any) -> None:
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # a build without it, no driver, no room
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         what = " and ".join(f"{name}={str(value)!r}" for name, value in asked.items())
-        raise ValueError(f"device: the model could not be put to {what} ({said})") from error
+        raise ValueError(f"device: the model could not be put to {what} ({said}); use device='cpu'") from error
 
 
 def opened(model: Any, load: dict[str, Any], door: str = "capture") -> tuple[LoadedModel | None, Any]:
