@@ -49,7 +49,19 @@ from pyattnorg.tree_comparison import MantelTest, adjusted_rand_index, copheneti
 from pyattnorg.trees import PartitionTree
 
 if TYPE_CHECKING:
-    from pyattnorg.capture import Capture, capture, capture_each, capturing, from_arrays, load_capture, load_each
+    from pyattnorg.capture import (
+        Capture,
+        CaptureError,
+        CaptureTooLargeError,
+        NoAttentionError,
+        UnsupportedAttentionError,
+        capture,
+        capture_each,
+        capturing,
+        from_arrays,
+        load_capture,
+        load_each,
+    )
     from pyattnorg.capture.estimate import Estimate, estimate
     from pyattnorg.comparison import Comparison, compare
     from pyattnorg.heads import (
@@ -71,7 +83,10 @@ if TYPE_CHECKING:
 # Read when first asked for: `import pyattnorg` stays quick. `capture` and `report` are packages that can be called.
 _PACKAGES = ("capture", "report")
 _LATER = dict.fromkeys(
-    ("Capture", "Estimate", "capture_each", "capturing", "estimate", "from_arrays", "load_capture", "load_each"),
+    (
+        "Capture", "CaptureError", "CaptureTooLargeError", "Estimate", "NoAttentionError", "UnsupportedAttentionError",
+        "capture_each", "capturing", "estimate", "from_arrays", "load_capture", "load_each",
+    ),
     "capture",
 ) | dict.fromkeys(
     (
@@ -84,6 +99,8 @@ _LATER = dict.fromkeys(
 __all__ = [
     "CannotPruneError",
     "Capture",
+    "CaptureError",
+    "CaptureTooLargeError",
     "Comparison",
     "Compressed",
     "DamagedFileError",
@@ -99,6 +116,7 @@ __all__ = [
     "MixedHolder",
     "MovedToHostWarning",
     "NetworkTensor",
+    "NoAttentionError",
     "Organization",
     "PacketBasis",
     "Paraproduct",
@@ -108,6 +126,7 @@ __all__ = [
     "Regularity",
     "SoftmaxInvariance",
     "Tanglegram",
+    "UnsupportedAttentionError",
     "__version__",
     "ablate_heads",
     "adjusted_rand_index",

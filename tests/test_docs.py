@@ -84,3 +84,10 @@ def test_quantities_of_the_page_on_comparing_are_those_of_the_code() -> None:
         assert contrast == {"ratio": "log ratio", "difference": "difference"}[quantity.contrast]
         assert unit == (str(quantity.unit) if quantity.unit else "not counted")
     assert [unit for _, unit in told.values()] == [str(HEADS_UNIT), str(SPECTRUM_UNIT)]
+
+
+def test_the_page_of_every_public_name_is_whole_and_what_the_docstrings_say() -> None:
+    made = runpy.run_path(str(DOCS / "api.py"))
+    listed = [name for names in made["GROUPS"].values() for name in names]
+    assert sorted(listed) == sorted(pa.__all__)
+    assert (DOCS / "api.md").read_text() == "\n".join(made["lines"]()), "run: python docs/api.py"
