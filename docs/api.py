@@ -24,7 +24,8 @@ GROUPS = {
         "CaptureTooLargeError",
     ),
     "Organise a network, look at it, keep it": (
-        "organize", "Organization", "report", "load", "softmax_invariance", "SoftmaxInvariance", "head_entropies",
+        "organize", "Organization", "report", "load", "head_consensus", "HeadConsensus",
+        "softmax_invariance", "SoftmaxInvariance", "head_entropies",
     ),
     "Organise any tensor": ("Questionnaire", "data_weights"),
     "Partition trees": (

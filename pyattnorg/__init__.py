@@ -14,6 +14,7 @@ from pyattnorg.builders import binary_tree, flexible_tree
 from pyattnorg.checks import DamagedFileError
 from pyattnorg.compression import Compressed, compress
 from pyattnorg.config import show_config
+from pyattnorg.consensus import HeadConsensus, head_consensus
 from pyattnorg.diffusion import DiffusionMap, diffusion_map
 from pyattnorg.distances import pairwise_l1, tree_emd
 from pyattnorg.entropy_trees import entropy_tree
@@ -109,6 +110,7 @@ __all__ = [
     "FolderChoice",
     "Folders",
     "HaarLayout",
+    "HeadConsensus",
     "HeadMeans",
     "HeadRanking",
     "Heads",
@@ -157,6 +159,7 @@ __all__ = [
     "haar",
     "haar_basis",
     "haar_layout",
+    "head_consensus",
     "head_entropies",
     "head_means",
     "ihaar",

@@ -16,6 +16,7 @@ from pyattnorg.arrays import Array, FloatArray, as_tensor
 from pyattnorg.checks import position, whole
 from pyattnorg.diffusion import DiffusionMap
 from pyattnorg.haar import haar
+from pyattnorg.head_folders import counted, largest_folder, largest_of, named_folders, short
 from pyattnorg.network import Masked, NetworkTensor
 from pyattnorg.progress import Progress
 from pyattnorg.questionnaire import Questionnaire
@@ -155,22 +156,12 @@ class Organization:
             third of the heads (`PartitionTree.parts`), whatever their level. A head stands alone where the next larger
             folder holds more: it may be like no other, or have joined many at once.
         """
-        tree = self.trees_[HEADS]
-        if level is None:
-            labels = tree.parts(self.largest_folder)
-        else:
-            tree.folder_sizes(level)  # refuses a level that is not there
-            labels = tree.labels[level]
-        folders: dict[int, list[str]] = {}
-        for head in tree.order:
-            folders.setdefault(int(labels[head]), []).append(self.labels[head])
-        return list(folders.values())
+        return named_folders(self.trees_[HEADS], self.labels, level)
 
     @property
     def largest_folder(self) -> int:
         """Most heads that a folder of `head_folders` holds by default: a third of them."""
-        n = self.trees_[HEADS].n_leaves
-        return max(2, n // 3) if n > 2 else 1
+        return largest_folder(len(self.labels))
 
     def nearest_heads(self, label: str | int, n: int = 3) -> list[str]:
         """The `n` heads nearest to one, nearest first, by the tree distance of the last iteration."""
@@ -314,7 +305,7 @@ class Organization:
             ),
             "normalised l1 entropy: "
             + ", ".join(f"{entropies[name]:.4f} {name}" for name in ("organized", "given", "shuffled", "entries")),
-            f"{counted(folders)}: " + "; ".join(_short(folder) for folder in _largest(folders, 6)),
+            f"{counted(folders)}: " + "; ".join(short(folder) for folder in largest_of(folders, 6)),
             "most involved heads:  " + _involved(table[:n]),
             "least involved heads: " + _involved(table[::-1][:n]),
         ]
@@ -343,25 +334,6 @@ class Organization:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.summary())}</pre>"
-
-
-def counted(folders: list[list[str]]) -> str:
-    """How many folders there are: those of several heads, and heads that stand alone."""
-    alone = sum(len(folder) == 1 for folder in folders)
-    n = len(folders) - alone
-    said = f"{n} folder{'' if n == 1 else 's'} of heads"
-    return said + (f" and {alone} head{'' if alone == 1 else 's'} alone" if alone else "")
-
-
-def _largest(folders: list[list[str]], n: int) -> list[list[str]]:
-    """The largest folders, in the order that they stand."""
-    kept = sorted(sorted(range(len(folders)), key=lambda i: -len(folders[i]))[:n])
-    return [folders[i] for i in kept]
-
-
-def _short(folder: list[str], most: int = 4) -> str:
-    more = f" and {len(folder) - most} more" if len(folder) > most else ""
-    return " ".join(folder[:most]) + more
 
 
 def _involved(rows: list[dict[str, Any]]) -> str:

@@ -47,7 +47,7 @@ def cophenetic_correlation(a: PartitionTree, b: PartitionTree) -> float:
     _same_leaves(a, b)
     pairs = np.triu_indices(a.n_leaves, 1)
     x, y = a.distance_matrix()[pairs], b.distance_matrix()[pairs]
-    return 1.0 if np.array_equal(x, y) else _correlation(x, y)
+    return 1.0 if np.array_equal(x, y) else correlation(x, y)
 
 
 def adjusted_rand_index(a: Partitions, b: Partitions) -> Any:
@@ -175,7 +175,8 @@ def _standard(x: Floats) -> Floats:
     return found
 
 
-def _correlation(x: Floats, y: Floats) -> float:
+def correlation(x: Floats, y: Floats) -> float:
+    """Pearson correlation of two vectors, in [-1, 1]; 0 where all entries of one are equal."""
     with one_blas_thread():
         return _clipped(_standard(x) @ _standard(y))
 

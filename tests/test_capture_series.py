@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +131,19 @@ def test_a_missing_example_is_said(tmp_path: Path) -> None:
     (tmp_path / "s" / "examples.json").write_text(json.dumps(about))
     with pytest.raises(DamagedFileError, match=r"000001 is missing"):
         list(load_each(tmp_path / "s"))
+
+
+def test_many_inputs_are_organised_as_the_page_shows(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "memory.md").read_text()
+    (script,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "ProcessPool" in block)
+    (tmp_path / "script.py").write_text(script)
+    for _ in capture_each(tiny("BertModel"), batches(), store=tmp_path / "all", keep=("weights",)):
+        pass
+    for _ in range(2):  # the second time nothing is left to do
+        done = subprocess.run(
+            [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert " heads over 3 inputs; " in done.stdout
+    files = sorted((tmp_path / "all").glob("*.npz"))
+    assert [file.name for file in files] == ["000000.npz", "000001.npz", "000002.npz"]

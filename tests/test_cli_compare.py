@@ -13,7 +13,7 @@ from tensors import attention_like
 from typer.testing import CliRunner
 
 import pyattnorg as pa
-from pyattnorg.cli import comparing, job
+from pyattnorg.cli import drawing, job
 from pyattnorg.cli.app import app
 
 runner = CliRunner()
@@ -143,7 +143,7 @@ def test_picture_without_matplotlib_is_refused_before_the_long_work(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     a, b = (saved(tmp_path, name, i) for i, name in enumerate("ab"))
-    monkeypatch.setattr(comparing, "find_spec", lambda name: None)
+    monkeypatch.setattr(drawing, "find_spec", lambda name: None)
     run = runner.invoke(app, ["compare", a, b, "--picture", str(tmp_path / "out.svg")])
     assert (run.exit_code, "matplotlib is needed to draw" in run.output) == (1, True)
 

@@ -62,9 +62,9 @@ LEVELS = (
     ("entropy_arithmetic", "entropy_trees", "entropy_rounds"),
     ("packets",),
     ("sparsity", "published", "shrinkage", "holder", "regularity", "scales", "paraproduct"),
-    ("questionnaire", "rounds", "pictures", "tanglegrams"),
-    ("organization", "invariance", "store", "comparison", "compression"),
-    ("heads", "report", "scale", "cli", "__main__"),  # what acts on models may import what captures them
+    ("questionnaire", "rounds", "pictures", "tanglegrams", "head_folders"),
+    ("organization", "consensus", "invariance", "store", "comparison", "compression"),
+    ("heads", "report", "cli", "__main__"),  # what acts on models may import what captures them
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 COMPILED = {"pyattnorg._core", "pyattnorg._cuda", "pyattnorg._emulated"}

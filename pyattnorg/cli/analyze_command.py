@@ -14,7 +14,7 @@ from pyattnorg.cli.options import (
     Dtype,
     Group,
     HeadsSeen,
-    Image,
+    Images,
     Json,
     Kind,
     Layers,
@@ -24,8 +24,8 @@ from pyattnorg.cli.options import (
     Quiet,
     Revision,
     Setting,
-    Text,
-    TextFile,
+    TextFiles,
+    Texts,
     Threads,
     named_model,
 )
@@ -65,9 +65,9 @@ def analyze(
     model_name_or_path: ModelOption = None,
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")],
-    text: Text = None,
-    text_file: TextFile = None,
-    image: Image = None,
+    text: Texts = None,
+    text_file: TextFiles = None,
+    image: Images = None,
     kind: Annotated[Kind, typer.Option(help="Attention after softmax (weights) or before it (scores).")] = Kind.weights,
     layers: Layers = None,
     heads: HeadsSeen = None,
@@ -101,25 +101,29 @@ def analyze(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Capture a model's attention on one input, organise it, and write a report.
+    """Capture a model's attention, organise it, and write a report.
 
-    OUT will hold report.html, organization.npz (pyattnorg.load reads it) and heads.csv.
+    OUT will hold report.html, organization.npz (pyattnorg.load reads it) and heads.csv. Of several inputs each has a
+    folder of its own, OUT/1, OUT/2 and so on, and OUT holds what they share: folders.csv and folders.svg, the folders
+    of heads that are there whatever the input, and inputs.csv.
     """
     named = named_model(model, model_name_or_path)
     given = sum(given is not None for given in (text, text_file, image))
     stored = is_store(named)
     if given != (0 if stored else 1):
-        what = "give none of them, the store has its input" if stored else "give exactly one of them"
+        one = "give exactly one of them, once or several times"
+        what = "give none of them, the store has its input" if stored else one
         raise typer.BadParameter(what, param_hint="--text, --text-file, --image")
     with one_line(debug):
         from pyattnorg.cli import job
         from pyattnorg.cli.settings import settings
-        from pyattnorg.cli.sources import of_store, read_source, short_name
+        from pyattnorg.cli.sources import of_store, read_sources, short_name
 
+        inputs = [of_store(named)] if stored else read_sources(text, text_file, image)
         task = job.Job(
             model=named,
             name=short_name(named),
-            source=of_store(named) if stored else read_source(text, text_file, image),
+            source=inputs[0],
             out=out,
             kind=kind.value,
             layers=layers,
@@ -135,7 +139,12 @@ def analyze(
             threads=threads,
             overwrite=overwrite,
         )
-        job.run(task, quiet=quiet, as_json=json)
+        if len(inputs) == 1:
+            job.run(task, quiet=quiet, as_json=json)
+        else:
+            from pyattnorg.cli import several
+
+            several.analyze(task, inputs, quiet=quiet, as_json=json)
 
 
 __all__ = ["analyze"]

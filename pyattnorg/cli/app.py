@@ -12,6 +12,7 @@ from pyattnorg.cli.analyze_command import analyze
 from pyattnorg.cli.capture_command import capture
 from pyattnorg.cli.compare_command import compare
 from pyattnorg.cli.compress_commands import compress, decompress
+from pyattnorg.cli.consensus_command import consensus
 from pyattnorg.cli.failures import one_line
 from pyattnorg.cli.heads_commands import ablate, prune, rank
 from pyattnorg.cli.options import Debug, Json, Overwrite, Quiet, Threads
@@ -67,6 +68,7 @@ def demo(
 
 app.command()(analyze)
 app.command()(capture)
+app.command()(consensus)
 app.command()(compare)
 app.command()(rank)
 app.command()(ablate)

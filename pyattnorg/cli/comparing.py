@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from pyattnorg.cli import job as jobs
-from pyattnorg.cli.sources import Source, check_fit, is_store, of_store, read_source, short_name
+from pyattnorg.cli.drawing import check_picture, draw, without_a_screen
+from pyattnorg.cli.sources import Source, check_fit, is_store, of_store, read_sources, short_name
 from pyattnorg.cli.stages import Stages
 from pyattnorg.cli.summary import print_json
 
@@ -42,7 +42,7 @@ def run(job: Job, *, quiet: bool = False, as_json: bool = False) -> None:
     wanted = _checked(job)
     size = _whole_numbers(job.size)
     named = _names(job)
-    sources = _sources(job)
+    sources = read_sources(job.text, job.text_file, job.image)
     with Stages(shown=not (quiet or as_json)) as stages:
         networks: list[list[Any]] = []
         for parts in wanted:
@@ -59,7 +59,8 @@ def run(job: Job, *, quiet: bool = False, as_json: bool = False) -> None:
                 found = compare(*networks, names=named, size=size, progress=advance, **job.choices)
         if job.picture is not None:
             with stages.stage("draw"):
-                _draw(found, job.picture, overwrite=job.overwrite)
+                without_a_screen()
+                draw(found.plot()[0], job.picture, overwrite=job.overwrite)
     for text in () if quiet else dict.fromkeys(str(one.message) for one in told):
         typer.echo(f"pyattnorg: {text}", err=True)
     files = {} if job.picture is None else {"picture": str(job.picture)}
@@ -88,14 +89,7 @@ def _checked(job: Job) -> list[list[str]]:
         if not Path(part).is_file():
             raise FileNotFoundError(f"NETWORK: {part} does not exist, or is no file")
     if job.picture is not None:
-        if find_spec("matplotlib") is None:
-            raise ImportError("matplotlib is needed to draw: pip install 'pyattnorg[viz]'")
-        if job.picture.exists() and not job.overwrite:
-            raise FileExistsError(f"--picture: {job.picture} is there already; pass --overwrite to replace it")
-        if job.picture.suffix.lower() not in (".svg", ".pdf", ".png"):
-            raise ValueError(f"--picture: got {job.picture}, expected a name that ends in .svg, .pdf or .png")
-        if not job.picture.absolute().parent.is_dir():
-            raise FileNotFoundError(f"--picture: the folder {job.picture.absolute().parent} does not exist")
+        check_picture(job.picture, overwrite=job.overwrite)
     return wanted
 
 
@@ -126,12 +120,6 @@ def _short(one: str) -> str:
         return short_name(one)
     path = Path(one).absolute()
     return path.parent.name if path.stem == "organization" else path.stem
-
-
-def _sources(job: Job) -> list[Source]:
-    found = [read_source(text, None, None) for text in job.text or ()]
-    found += [read_source(None, file, None) for file in job.text_file or ()]
-    return found + [read_source(None, None, image) for image in job.image or ()]
 
 
 def _read(parts: list[str], job: Job, sources: list[Source]) -> list[Any]:
@@ -172,18 +160,6 @@ def _taken(loaded: Any, model: str, job: Job, source: Source) -> Any:
         max_length=None if source.store is not None else job.max_length,
     )
     return jobs.take(task, loaded)[0]
-
-
-def _draw(found: Any, path: Path, *, overwrite: bool) -> None:
-    """The picture, whole or not at all."""
-    import matplotlib
-
-    from pyattnorg.store import write_atomically
-
-    matplotlib.use("Agg")
-    figure = found.plot()[0].figure
-    ending = path.suffix[1:].lower()
-    write_atomically(path, lambda file: figure.savefig(file, format=ending), overwrite=overwrite)
 
 
 __all__ = ["Job", "run"]

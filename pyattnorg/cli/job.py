@@ -16,6 +16,7 @@ from pyattnorg.cli import sources
 from pyattnorg.cli.results import REPORT, Results
 from pyattnorg.cli.stages import Stages
 from pyattnorg.cli.summary import as_dict, print_json, print_table
+from pyattnorg.organization import Organization, organize
 
 Kind = Literal["weights", "scores"]
 
@@ -43,8 +44,7 @@ class Job:
 
 def run(job: Job, *, quiet: bool = False, as_json: bool = False) -> None:
     """Do it, and print a summary unless `quiet`."""
-    if find_spec("plotly") is None:
-        raise ImportError("plotly is needed for the report: pip install 'pyattnorg[viz]'")
+    require_plotly()
     with Results(job.out, overwrite=job.overwrite) as results, Stages(shown=not (quiet or as_json)) as stages:
         with stages.stage("load"):
             loaded = load(job)
@@ -54,10 +54,8 @@ def run(job: Job, *, quiet: bool = False, as_json: bool = False) -> None:
             network, layers = take(job, loaded)
         del loaded  # the model is not needed any more, its memory is
         with stages.stage("organise") as advance:
-            from pyattnorg.organization import organize
-
             device = organising_device(job.loading.get("device"), quiet=quiet or as_json)
-            found = organize(network, masked=job.masked, progress=advance, device=device, **job.options)
+            found = organise(job, network, device, advance)
         with stages.stage("write"):
             results.write(found, head=job.head, seconds=stages.seconds, layers=layers)
             facts = as_dict(found)
@@ -66,6 +64,17 @@ def run(job: Job, *, quiet: bool = False, as_json: bool = False) -> None:
         print_json(told)
     elif not quiet:
         print_table(told, job.out / REPORT)
+
+
+def require_plotly() -> None:
+    """Refuse at once what the report would at the end."""
+    if find_spec("plotly") is None:
+        raise ImportError("plotly is needed for the report: pip install 'pyattnorg[viz]'")
+
+
+def organise(job: Job, network: Any, device: str, progress: Any) -> Organization:
+    """The network as the job wants it organised."""
+    return organize(network, masked=job.masked, progress=progress, device=device, **job.options)
 
 
 def organising_device(asked: str | None, *, quiet: bool) -> str:
@@ -159,4 +168,4 @@ def take(job: Job, loaded: Any) -> tuple[Any, list[Mapping[str, Any]]]:
     return network, [row for row in captured.report if row.get("group", name) == name]
 
 
-__all__ = ["Job", "run"]
+__all__ = ["Job", "load", "load_named", "organise", "organising_device", "require_plotly", "run", "take"]

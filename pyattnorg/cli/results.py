@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 from pyattnorg.organization import Organization
 
@@ -96,16 +97,23 @@ class Results:
 
 
 def write_heads(organization: Organization, path: Path) -> None:
-    """The table of heads as CSV, safe to open in a spreadsheet."""
+    """The table of heads as CSV."""
     rows = organization.head_table()
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: _safe(value) for name, value in row.items()} for row in rows)
+    with path.open("wb") as file:
+        write_rows(file, rows, list(rows[0]))
+
+
+def write_rows(file: BinaryIO, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """A table as CSV in UTF-8, safe to open in a spreadsheet."""
+    text = io.TextIOWrapper(file, "utf-8", newline="")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _safe(value) for name, value in row.items()} for row in rows)
+    text.detach()
 
 
 def _safe(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
-__all__ = ["HEADS", "ORGANIZATION", "REPORT", "Results", "write_heads"]
+__all__ = ["HEADS", "ORGANIZATION", "REPORT", "Results", "write_heads", "write_rows"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
@@ -72,6 +73,15 @@ def read_source(text: str | None, text_file: Path | None, image: Path | None, au
     return Source(text=text)
 
 
+def read_sources(
+    texts: Sequence[str] | None, text_files: Sequence[Path] | None, images: Sequence[Path] | None
+) -> list[Source]:
+    """All that are given, texts first, read and not empty."""
+    found = [read_source(text, None, None) for text in texts or ()]
+    found += [read_source(None, file, None) for file in text_files or ()]
+    return found + [read_source(None, None, image) for image in images or ()]
+
+
 def _require_file(path: Path, option: str) -> None:
     if not path.exists():
         raise FileNotFoundError(f"{option}: {path} does not exist")
@@ -118,4 +128,14 @@ def check_fit(loaded: Any, name: str, source: Source) -> None:
         raise ValueError(f"--text: {name} looks at images, it does not read text; give it --image")
 
 
-__all__ = ["Source", "check_fit", "demo_model", "demo_text", "is_store", "of_store", "read_source", "short_name"]
+__all__ = [
+    "Source",
+    "check_fit",
+    "demo_model",
+    "demo_text",
+    "is_store",
+    "of_store",
+    "read_source",
+    "read_sources",
+    "short_name",
+]

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyattnorg.organization import Organization, counted
+from pyattnorg.head_folders import counted
+from pyattnorg.organization import Organization
 
 MOST = 5  # heads named as the most and the least involved
 SHOWN = 10  # folders in the table

@@ -15,7 +15,7 @@ from pyattnorg.holder import mixed_holder
 from pyattnorg.questionnaire import Questionnaire
 from pyattnorg.sparsity import coefficients_needed, effective_number, l1_entropy
 from pyattnorg.threads import one_blas_thread
-from pyattnorg.tree_comparison import _correlation
+from pyattnorg.tree_comparison import correlation
 from pyattnorg.trees import PartitionTree
 
 Floats = NDArray[np.float64]
@@ -120,7 +120,7 @@ def numbers(x: FloatArray, options: Mapping[str, Any]) -> Numbers:
     parts = np.bincount(tree.parts(max(2, h // 3) if h > 2 else 1))
     holder = mixed_holder(x, fitted.trees_).exponent if max(x.shape) > 1 else np.nan
     pairs = np.triu_indices(h, 1)
-    fit = _correlation(tree.distance_matrix()[pairs], np.asarray(distances, np.float64)[pairs]) if h > 2 else np.nan
+    fit = correlation(tree.distance_matrix()[pairs], np.asarray(distances, np.float64)[pairs]) if h > 2 else np.nan
     values = (
         l1_entropy(c),
         effective_number(c) / c.size,

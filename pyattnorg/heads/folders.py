@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyattnorg.checks import one_of
+from pyattnorg.consensus import HeadConsensus
 from pyattnorg.head_table import Heads
 from pyattnorg.heads.ranking import HeadRanking
 from pyattnorg.organization import HEADS, Organization
@@ -37,7 +38,7 @@ class FolderChoice:
 
 
 def choose_folders(
-    organization: Organization,
+    organization: Organization | HeadConsensus,
     level: int | None = None,
     *,
     representative: str = "central",
@@ -51,8 +52,8 @@ def choose_folders(
 
     Parameters
     ----------
-    organization : Organization
-        Of the model's attention.
+    organization : Organization or HeadConsensus
+        Of the model's attention, on one input or on several.
     level : int, optional
         Of the head tree, 0 being the root. By default the folders are those of `Organization.head_folders`: the
         coarsest that hold no more than a third of the heads.
@@ -71,10 +72,15 @@ def choose_folders(
         A level that the tree does not have, "ranked" without a ranking, a ranking of other heads.
     """
     one_of(representative, "representative", ("central", "ranked"))
-    if not isinstance(organization, Organization):
-        raise TypeError(f"organization: got {type(organization).__name__}, expected what pyattnorg.organize returns")
-    labels = organization.labels
-    heads = organization.network.heads
+    if not isinstance(organization, (Organization, HeadConsensus)):
+        raise TypeError(
+            f"organization: got {type(organization).__name__}, expected what organize or head_consensus gives"
+        )
+    if isinstance(organization, HeadConsensus):
+        heads, distances = organization.heads, organization.distances
+    else:
+        heads, distances = organization.network.heads, np.asarray(organization.distances_[HEADS], np.float64)
+    labels = heads.labels
     if int(heads.window.max()) >= 0:
         raise ValueError("organization: its matrices are windows of heads; capture one window, or use on_grid() first")
     if representative == "ranked":
@@ -85,7 +91,6 @@ def choose_folders(
             lost = next(label for label in labels if label not in scores)
             raise ValueError(f"ranking: knows no {lost!r}; expected one of the organisation's model")
         worth = np.array([scores[label] for label in labels])
-    distances = np.asarray(organization.distances_[HEADS], np.float64)
     folders = organization.head_folders(level)
     at = {label: i for i, label in enumerate(labels)}
     kept: dict[str, tuple[str, ...]] = {}
