@@ -44,7 +44,8 @@ if(PYATTNORG_EMULATE)
                               COMPILE_OPTIONS "-fno-sanitize=all")
   add_library(pyattnorg_emulated STATIC ${emulated_sources} csrc/emulation/fiber.cpp csrc/emulation/scheduler.cpp)
   set_target_properties(pyattnorg_emulated PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  target_compile_definitions(pyattnorg_emulated PRIVATE PYATTNORG_PANEL_NUMBERS=16384 PYATTNORG_BLOCKS_WANTED=3)
+  target_compile_definitions(pyattnorg_emulated PRIVATE PYATTNORG_PANEL_NUMBERS=16384 PYATTNORG_BLOCKS_WANTED=3
+                             PYATTNORG_MULTIPROCESSORS=3)
   target_compile_options(pyattnorg_emulated PRIVATE -Wall -Wextra -Wno-unknown-pragmas
                          $<$<BOOL:${PYATTNORG_WERROR}>:-Werror>)
   if(PYATTNORG_SANITIZE)
