@@ -16,7 +16,7 @@ from inputs import random_tree
 from numpy.typing import NDArray
 
 import pyattnorg as pa
-from pyattnorg import arrays, devices, kernels
+from pyattnorg import arrays, device_kernels, devices, kernels
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("pyattnorg._emulated" if not devices.has_gpu() else "pyattnorg._cuda")
@@ -284,6 +284,20 @@ def test_errors_of_the_runtime_are_exceptions(there: Any) -> None:
     with pytest.raises(ValueError, match="float32 or float64"):
         memory.kernels.cosines("bfloat16", memory.address(x), 5, memory.address(x), memory.place())
     assert pa.pairwise_l1(x).shape == (9, 9)  # and what comes next is not disturbed
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch has one name for it")
+@pytest.mark.parametrize("chosen", ["none", "ieee", "tf32"])
+def test_products_take_whatever_was_chosen_for_others_and_leave_it(chosen: str) -> None:
+    asked = torch.backends.cuda.matmul
+    before = asked.fp32_precision
+    a = torch.arange(6.0).reshape(2, 3)
+    try:
+        asked.fp32_precision = chosen
+        assert torch.equal(device_kernels.full_product(a, a), a @ a.T)
+        assert asked.fp32_precision == chosen
+    finally:
+        asked.fp32_precision = before
 
 
 def test_read_only_memory_is_lent_to_torch_without_a_warning() -> None:
