@@ -16,10 +16,15 @@ if(PYATTNORG_CUDA STREQUAL "AUTO")
 endif()
 
 if(with_cuda)
-  if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)  # the last with PTX, for what comes after
-  endif()
+  set(architectures ${CMAKE_CUDA_ARCHITECTURES} $ENV{CUDAARCHS})  # those asked for; CMake has a default of its own
   enable_language(CUDA)
+  if(NOT architectures)  # the last with PTX, for what comes after
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+    else()
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
+    endif()
+  endif()
   set(CMAKE_CUDA_STANDARD 20)
   list(TRANSFORM cuda_names PREPEND csrc/cuda/ OUTPUT_VARIABLE cuda_sources)
   list(TRANSFORM cuda_sources APPEND .cu)
