@@ -40,17 +40,14 @@ __global__ void __launch_bounds__(threads, 2)
     const std::int64_t begin_column = blockIdx.x * static_cast<std::int64_t>(width);
     const int here = static_cast<int>(columns - begin_column < width ? columns - begin_column : width);
     const int n = static_cast<int>(tree.n);
-    const auto start = [&](int c) {
-        return (begin_column + c) / inner * tree.n * inner + (begin_column + c) % inner;
-    };
+    const auto start = [&](int c) { return (begin_column + c) / inner * tree.n * inner + (begin_column + c) % inner; };
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const Share across{thread % width, width, thread / width, threads / width};
     // Memory runs along columns where there are many side by side, and else along rows: then a warp, or several, has a
     // column.
     const int of_column = width < warps ? warps / width : 1;
     const Share share =
-        inner >= 8 ? across
-                   : Share{warp / of_column, warps / of_column, warp % of_column * 32 + lane, of_column * 32};
+        inner >= 8 ? across : Share{warp / of_column, warps / of_column, warp % of_column * 32 + lane, of_column * 32};
     for (int c = share.column; c < here; c += share.next) {
         const In* const from = x + start(c);
         for (int r = share.first; r < n; r += batch * share.step) {

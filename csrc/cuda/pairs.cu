@@ -149,9 +149,9 @@ __global__ void write_tiles(const double* sums, bool triangle, std::int64_t side
     }
 }
 
-// Features of a split. Blocks take equally long, and a tile of floats fills a multiprocessor by itself: 530 blocks on 132
-// of them take as long as 660. So splits are counted for waves that are full, and a block is charged what it costs beside
-// its features, as much as 64 of them.
+// Features of a split. Blocks take equally long, and a tile of floats fills a multiprocessor by itself: 530 blocks on
+// 132 of them take as long as 660. So splits are counted for waves that are full, and a block is charged what it costs
+// beside its features, as much as 64 of them.
 std::int64_t features_of_split(std::int64_t n_tiles, std::int64_t most_splits, std::int64_t features) {
     std::int64_t best = 0, least = 0;
     for (std::int64_t splits = 1; splits <= most_splits; ++splits) {
