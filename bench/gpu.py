@@ -1,18 +1,21 @@
-"""All that needs a GPU, in one call of less than 8 minutes: build, tests, compute-sanitizer, benchmarks.
+"""All that needs a GPU, in one call of less than 8 minutes: build, tests, benchmarks, compute-sanitizer.
 
-    python bench/gpu.py [--minutes 7.5] [--out bench/results-gpu.md]
+    python bench/gpu.py [--minutes 7.5] [--out bench/results-gpu.md] [--log FILE]
 
 Needs a CUDA GPU, nvcc, g++, and Python with torch, scipy, pytest, hypothesis, cmake, ninja, pybind11 and what
 pyattnorg itself needs; nothing is fetched. Every part has a time limit; what fails or does not fit is told as that, and
 what worked is kept: figures go into the part of results-gpu.md that ran on a GPU after every part, not at the end.
-`--out` may name a file that is not there yet: the one beside this script is copied first.
+`--out` may name a file that is not there yet: the one beside this script is copied first. `--log` keeps what every part
+printed. Benchmarks come before the sanitizers, which are slow and do not work on every machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results-gpu.md"
 BEGIN, END = "<!-- ran on a GPU: begin -->", "<!-- ran on a GPU: end -->"
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+SANITIZERS = 90  # seconds that are kept for them
+LOST = 4  # how bench/gpu_cases.py ends where the card takes no more work from it
 TESTS = ("test_cuda", "test_kernels", "test_distances", "test_haar", "test_affinity", "test_entropy_trees")
 # The options of pyproject.toml ask for plugins, and for no warning of any package: neither is this machine's concern.
 PYTEST = (
@@ -36,7 +41,16 @@ PYTEST = (
     "filterwarnings=",
     "-o",
     "addopts=--import-mode=importlib",
+    "--tb=short",
 )
+if importlib.util.find_spec("pytest_timeout"):  # a kernel that hangs is named
+    PYTEST += ("--timeout=60", "--timeout-method=thread")
+# Every tensor is then an allocation of its own: what lies beyond one is nobody's.
+SANITIZED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+
+
+KEPT = 1_500_000  # letters of what a command printed, at most
+log_file: Path | None = None
 
 
 class Clock:
@@ -51,9 +65,10 @@ class Clock:
 
 
 def found(program: str) -> str | None:
-    """A program of the CUDA toolkit, on the path or where it is installed."""
+    """A program of the CUDA toolkit or beside this Python, on the path or where it is installed."""
     places = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
-    beside = os.pathsep.join(f"{place}/{part}" for place in places if place for part in ("bin", "compute-sanitizer"))
+    parts = [f"{place}/{part}" for place in places if place for part in ("bin", "compute-sanitizer")]
+    beside = os.pathsep.join([*parts, str(Path(sys.executable).parent)])
     return shutil.which(program) or shutil.which(program, path=beside)
 
 
@@ -62,22 +77,30 @@ def run_all(commands: Sequence[Sequence[str]], clock: Clock, at_most: float, **a
     limit = min(at_most, clock.left())
     if limit < 5:
         return [("left out: no time", "") for _ in commands]
-    around = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "PYTHONUNBUFFERED": "1", **added}
+    paths = [str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    around = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", **added}
+    beside = [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]  # ninja, which cmake asks for
+    around["PATH"] = os.pathsep.join(beside)
     end = time.monotonic() + limit
     with tempfile.TemporaryDirectory() as folder:
         logs = [Path(folder) / str(i) for i in range(len(commands))]
         started = [_started(command, log, around) for command, log in zip(commands, logs)]
         words = [_ended(process, end, limit) for process in started]
         told = [log.read_text(errors="replace") for log in logs]
-    for word, text in zip(words, told):
+    for command, word, text in zip(commands, words, told):
         print(text[-3000:], word, sep="\n", flush=True)
+        if log_file is not None:
+            with log_file.open("a") as log:
+                log.write(f"$ {' '.join(map(str, command))}\n{text[-KEPT:].rstrip()}\n{word}\n\n")
     return list(zip(words, told))
 
 
 def _started(command: Sequence[str], log: Path, around: dict[str, str]) -> subprocess.Popen[bytes] | None:
     with log.open("wb") as out:
         try:
-            return subprocess.Popen(command, cwd=ROOT, env=around, stdout=out, stderr=subprocess.STDOUT)
+            return subprocess.Popen(
+                command, cwd=ROOT, env=around, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            )
         except OSError as error:
             out.write(str(error).encode())
             return None
@@ -90,7 +113,8 @@ def _ended(process: subprocess.Popen[bytes] | None, end: float, limit: float) ->
         code = process.wait(max(0.1, end - time.monotonic()))
         return "passed" if code == 0 else f"FAILED ({code})"
     except subprocess.TimeoutExpired:
-        process.kill()
+        # All that it has started: a sanitizer's program, or compilers, would go on beside the parts that follow.
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         return f"stopped after {limit:.0f} s"
 
@@ -111,20 +135,51 @@ def build(clock: Clock) -> tuple[str, str]:
     import torch
 
     major, minor = torch.cuda.get_device_capability()
-    nvcc = found("nvcc")
-    if nvcc is None:
-        return "FAILED: no nvcc", ""
+    nvcc, cmake = found("nvcc"), found("cmake")
+    if nvcc is None or cmake is None:
+        return f"FAILED: no {'cmake' if nvcc else 'nvcc'}", ""
     configure = [
-        *("cmake", "--preset", "cuda", f"-DPython_EXECUTABLE={sys.executable}", f"-DCMAKE_CUDA_COMPILER={nvcc}"),
+        *(cmake, "--preset", "cuda", f"-DPython_EXECUTABLE={sys.executable}", f"-DCMAKE_CUDA_COMPILER={nvcc}"),
         f"-DCMAKE_CUDA_ARCHITECTURES={major}{minor}",
     ]
     word, told = run(configure, clock, 60)
     if word == "passed":
-        word, told = run(["cmake", "--build", "build/cuda", "--parallel", "--target", "_core", "_cuda"], clock, 200)
+        word, told = run([cmake, "--build", "build/cuda", "--parallel", "--target", "_core", "_cuda"], clock, 200)
     if word == "passed":
         for made in (ROOT / "build" / "cuda").glob("_c*.so"):
             shutil.copy(made, ROOT / "pyattnorg" / made.name)
     return word, last_line(told) if word.startswith("FAILED") else ""
+
+
+def benchmarks(cases: Sequence[str], clock: Clock) -> tuple[str, list[str]]:
+    """How they ended, and rows. An error after which a process can do nothing more on the card ends one row only."""
+    rows: list[str] = []
+    limit = clock.left() - SANITIZERS
+    end = time.monotonic() + limit
+    while True:
+        left = end - time.monotonic()
+        word, told = run([*cases, "rates", f"{max(left - 5, 0):.0f}", str(len(rows))], clock, left)
+        more = [line for line in told.splitlines() if line.startswith("|")]
+        rows += more
+        if word == "passed":
+            return word, rows
+        if word != f"FAILED ({LOST})" or not more:
+            return f"{word}, {last_line(told)}", rows
+
+
+def sanitized(command: Sequence[str], clock: Clock) -> list[tuple[str, str]]:
+    """How the kernels did under every tool of compute-sanitizer."""
+    sanitizer = found("compute-sanitizer")
+    if sanitizer is None:
+        return [(f"compute-sanitizer {tool}", "left out: not installed") for tool in TOOLS]
+    commands = [[sanitizer, "--tool", tool, "--error-exitcode", "9", *command] for tool in TOOLS]
+    ended = run_all(commands, clock, clock.left(), **SANITIZED)
+    return [
+        (f"compute-sanitizer {tool}", "left out: it refuses this machine")
+        if "Device not supported" in told
+        else (f"compute-sanitizer {tool}", f"{word}, {last_line(told)}")
+        for tool, (word, told) in zip(TOOLS, ended)
+    ]
 
 
 def written(path: Path, lines: Sequence[str]) -> None:
@@ -141,7 +196,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=7.5)
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--log", type=Path)
     options = parser.parse_args()
+    global log_file
+    log_file = options.log
     clock = Clock(options.minutes)
     try:
         import torch
@@ -171,20 +229,11 @@ def main() -> int:
         word, told = run([python, *PYTEST, "-k", "cuda", *tests], clock, 110, PYATTNORG_REQUIRE="cuda")
         results.append(("tests on the card, against the CPU within 1e-5", f"{word}, {last_line(told)}"))
         keep()
-        sanitizer = found("compute-sanitizer")
-        if sanitizer is None:
-            results += [(f"compute-sanitizer {tool}", "left out: not installed") for tool in TOOLS]
-        else:
-            commands = [
-                [sanitizer, "--tool", tool, "--error-exitcode", "9", python, cases, "kernels"] for tool in TOOLS
-            ]
-            ended = run_all(commands, clock, 110)
-            results += [(f"compute-sanitizer {t}", f"{w}, {last_line(s)}") for t, (w, s) in zip(TOOLS, ended)]
+        word, rows = benchmarks([python, cases], clock)
+        figures += rows
+        results.append(("benchmarks", word))
         keep()
-        seconds = f"{max(clock.left() - 5, 0):.0f}"
-        word, told = run([python, cases, "rates", seconds], clock, clock.left())
-        figures += [line for line in told.splitlines() if line.startswith("|")]
-        results.append(("benchmarks", word if word == "passed" else f"{word}, {last_line(told)}"))
+        results += sanitized([python, cases, "kernels"], clock)
         keep()
     print(options.out.read_text().split(BEGIN)[1].split(END)[0])
     return int(any("FAILED" in word for _, word in results))

@@ -1,13 +1,15 @@
 """What bench/gpu.py runs on a card, each in a process of its own.
 
     python bench/gpu_cases.py kernels           every kernel once, small: for compute-sanitizer
-    python bench/gpu_cases.py rates SECONDS     rates beside what the card can do: rows of a table, as they come
+    python bench/gpu_cases.py rates SECONDS [ROWS]    rates beside what the card can do: rows of a table, as they come
 
-A row that fails says so and the next one is tried.
+A row that fails says so and the next one is tried. Where the card takes no more work from this process, it ends with
+status 4, to be called again with the number of ROWS that are already there.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ import torch
 import pyattnorg as pa
 from pyattnorg import device_trees, devices
 
+LOST = 4
 INSTRUCTIONS = 2  # of |a - b|: a subtraction, and an addition of its magnitude
 
 
@@ -68,38 +71,69 @@ def seconds(call: Callable[[], Any], repeats: int = 5) -> float:
 
 
 class Rows:
-    """Rows of a table, printed as they come; none is begun when its time is over."""
+    """Rows of a table, printed as they come, but for the first ones; none is begun when its time is over."""
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float, there: int = 0) -> None:
+        self.there, self.named = there, 0
         self.end = time.monotonic() + limit
         card = torch.cuda.get_device_properties(0)
         query = ["nvidia-smi", "--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits"]
         try:
-            megahertz = subprocess.run(query, capture_output=True, text=True).stdout.split()
-        except OSError:
-            megahertz = []
+            megahertz = float(subprocess.run(query, capture_output=True, text=True).stdout.split()[0])
+        except (OSError, IndexError, ValueError):  # not there, or it does not know
+            megahertz = float("nan")
         lanes = 64 if torch.cuda.get_device_capability() == (8, 0) else 128
-        rate = float(megahertz[0]) * 1e6 if megahertz else float("nan")
-        self.terms = card.multi_processor_count * lanes * rate / INSTRUCTIONS  # |a - b| a second
+        self.terms = card.multi_processor_count * lanes * megahertz * 1e6 / INSTRUCTIONS  # |a - b| a second
         self.bytes = float("nan")
 
-    def add(self, name: str, needed: float, make: Callable[[], str]) -> None:
-        """One row, where at least `needed` seconds are left."""
+    def add(self, name: str, needed: float, make: Callable[[], str], *, again: bool = False) -> None:
+        """One row, where at least `needed` seconds are left; with `again` also made where it is already there."""
+        self.named += 1
+        old = self.named <= self.there
+        if old and not again:
+            return
         try:
             told = make() if time.monotonic() + needed < self.end else "left out: no time | "
         except Exception as error:  # whatever it is, other rows may work
             told = f"FAILED: {type(error).__name__}: {str(error)[:90]} | ".replace("\n", " ")
-        print(f"| {name} | {told} |", flush=True)
-        torch.cuda.empty_cache()
+        if not old:
+            print(f"| {name} | {told} |", flush=True)
+        try:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+        except RuntimeError as error:  # every later call would fail as this one did
+            print(f"the card takes no more work: {error}", flush=True)
+            sys.stdout.flush()
+            os._exit(LOST)
 
     def rate(self, work: float, unit: str, taken: float, bound: float) -> str:
         """What was done in a time, and how much of what can be done."""
         return f"{work / taken / 1e9:,.0f} {unit} in {taken * 1e3:.1f} ms | {work / taken / bound:.0%}"
 
 
-def rates(limit: float) -> None:
-    """All rows, the longest last."""
-    rows = Rows(limit)
+def attention(shape: tuple[int, int, int], device: str = "cuda") -> torch.Tensor:
+    """Scores in bfloat16, some heads at a time: tokens lie on a line that no order shows, and heads look along it.
+
+    Noise alone would be a poor example: eigenvalues of its affinities do not fall, and trees take ten times as long.
+    """
+    queries, keys, heads = shape
+    torch.manual_seed(0)
+    x = torch.empty(shape, dtype=torch.bfloat16, device=device)
+    u, v = torch.rand(queries, 1, 1, device=device), torch.rand(1, keys, 1, device=device)
+    waves = 1 + 5 * torch.rand(heads, device=device)
+    turned = torch.rand(heads, device=device)
+    some = max(1, 2**26 // (queries * keys))
+    for begin in range(0, heads, some):
+        part = slice(begin, begin + some)
+        score = torch.cos(6.2832 * (waves[part] * (u - v) + turned[part].round() / 4))
+        score += 0.3 * torch.randn(score.shape, device=device)
+        x[:, :, part] = score.to(torch.bfloat16)
+    return x
+
+
+def rates(limit: float, there: int = 0) -> None:
+    """All rows: first those that are asked for, the longest last."""
+    rows = Rows(limit, there)
 
     def copy() -> str:
         x = torch.empty(2**28, device="cuda")
@@ -110,9 +144,11 @@ def rates(limit: float) -> None:
         x = torch.randn(n, features, device="cuda")
         return rows.rate(n * (n - 1) / 2 * features, "G terms/s", seconds(lambda: pa.pairwise_l1(x), 3), rows.terms)
 
-    def haar(shape: tuple[int, ...]) -> str:  # the floor: the tensor is read once and written once
+    def haar(shape: tuple[int, ...]) -> str:  # an axis is a pass that reads all and writes all
         x, trees = torch.randn(shape, device="cuda"), [tree(n, i) for i, n in enumerate(shape)]
-        return rows.rate(8 * x.numel(), "GB/s", seconds(lambda: pa.haar(x, trees)), rows.bytes)
+        taken = seconds(lambda: pa.haar(x, trees))
+        passes = rows.rate(8.0 * x.numel() * len(shape), "GB/s", taken, rows.bytes)
+        return f"{passes} of a copy, for all passes; {8 * x.numel() / taken / rows.bytes:.0%} of one copy in all"
 
     def emd(shape: tuple[int, ...]) -> str:
         x, trees = torch.randn(shape, device="cuda"), [tree(n, i) for i, n in enumerate(shape[:2])]
@@ -141,28 +177,41 @@ def rates(limit: float) -> None:
         trees = [pa.PartitionTree.dyadic(n) for n in shape[:2]] + [None]
         return f"{seconds(lambda: pa.paraproduct(x, trees, 'softmax'), 3) * 1e3:.1f} ms | "
 
-    def fit(shape: tuple[int, ...], **options: Any) -> str:
-        x = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
-        begin = time.perf_counter()
-        fitted = pa.Questionnaire(**options).fit(x)
+    def fit(shape: tuple[int, int, int], **options: Any) -> str:
+        x = attention(shape)
         torch.cuda.synchronize()
-        return f"{time.perf_counter() - begin:.2f} s, {fitted.n_iter_} iterations | "
+        torch.cuda.reset_peak_memory_stats()
+        stages: list[tuple[str, float]] = []
+        begin = time.perf_counter()
+        found = pa.Questionnaire(**options).fit(
+            x, progress=lambda stage, done, total: stages.append((stage, time.perf_counter()))
+        )
+        torch.cuda.synchronize()
+        end = time.perf_counter()
+        for (stage, at), (_, until) in zip(stages, [*stages[1:], ("", end)]):
+            print(f"    {stage or 'the end'}: {until - at:.2f} s", flush=True)
+        peak = torch.cuda.max_memory_allocated() / 1e9
+        return f"{end - begin:.2f} s, {found.n_iter_} iterations, {peak:.0f} GB at most | "
 
-    rows.add("copy of 1 GiB", 5, copy)
-    for n, features in ((512, 295_000), (1024, 1_000_000), (4096, 65_536)):
+    def questionnaire(kind: str, shape: tuple[int, int, int], needed: float, **options: Any) -> None:
+        name = f"questionnaire, {kind} trees, {' x '.join(map(str, shape))} bfloat16"
+        rows.add(name, needed, lambda: fit(shape, **options))
+
+    rows.add("copy of 1 GiB", 5, copy, again=True)
+    for n, features in ((512, 295_000), (1024, 1_000_000), (2048, 262_144), (4096, 65_536)):
         rows.add(f"pairwise l1, {n} x {features}", 5, lambda n=n, f=features: pairwise(n, f))
+    for shape in ((1024, 1024, 144), (512, 2048, 256)):
+        rows.add(f"tri-Haar, {shape}", 5, lambda s=shape: haar(s))
+    questionnaire("flexible", (512, 512, 256), 10, n_iter=3, tree="flexible")
+    questionnaire("flexible", (2048, 2048, 1024), 30, n_iter=3, tree="flexible")
     for shape in ((256, 256, 128), (1024, 1024, 144)):
-        rows.add(f"tri-Haar, {shape}, of one copy", 5, lambda s=shape: haar(s))
         rows.add(f"tree distances of heads, {shape}", 5, lambda s=shape: emd(s))
     for n, features in ((512, 262_144), (2048, 65_536)):
         rows.add(f"merging by least entropy, {n} x {features}", 5, lambda n=n, f=features: merging(n, f))
         rows.add(f"a sweep around all folders, {n} x {features}", 5, lambda n=n, f=features: exchanges(n, f))
     rows.add("paraproduct of softmax, 256 x 256 x 64", 5, lambda: paraproduct((256, 256, 64)))
-    for shape in ((512, 512, 256), (2048, 2048, 1024)):
-        slow = 60 if shape[0] > 1000 else 10
-        name = f"{' x '.join(map(str, shape))} bfloat16"
-        for kind, options in (("flexible", {"n_iter": 3, "tree": "flexible"}), ("least-entropy", {})):
-            rows.add(f"questionnaire, {kind} trees, {name}", slow, lambda s=shape, o=options: fit(s, **o))
+    questionnaire("least-entropy", (512, 512, 256), 10)
+    questionnaire("least-entropy", (2048, 2048, 1024), 60, n_iter=3)
 
 
 def passes(merges: Any) -> list[int]:
@@ -181,4 +230,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "kernels":
         kernels()
     else:
-        rates(float(sys.argv[2]))
+        rates(float(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)

@@ -27,6 +27,7 @@ BUILDS = {
     "tsan": ["-fsanitize=thread"],
 }
 FLAGS = ["-std=c++20", "-O1", "-g", "-w", "-DPYATTNORG_PANEL_NUMBERS=16384", "-DPYATTNORG_BLOCKS_WANTED=3"]
+FLAGS += ["-DPYATTNORG_MULTIPROCESSORS=3"]
 UNINSTRUMENTED = {"fiber.cpp", "scheduler.cpp"}
 CPU = (
     "entropy_tree", "features", "flexible_tree", "folder_averages", "folder_loops", "haar", "improve_tree",
@@ -62,7 +63,7 @@ MUTANTS = {
     "no barrier in the transpose": Mutant("cuda/gather.cu", "    __syncthreads();\n", ""),
     "a panel without its offset": Mutant("cuda/gather.cu", "(b0 + b) * x.stride[2]", "b * x.stride[2]"),
     "reads beyond the last feature": Mutant("cuda/gather.cu", "point < at.n) && b < n_b;", "point < at.n);"),
-    "open sums are not kept": Mutant("cuda/walk.cu", "slots ? slots[k * columns + c] : T(0)", "T(0)"),
+    "open sums are not kept": Mutant("cuda/walk.cu", "begun ? slots[k * columns + c] : T(0)", "T(0)"),
     "a slot of another thread": Mutant("cuda/walk.cu", "dynamic_shared<T>() + threadIdx.x;", "dynamic_shared<T>() + threadIdx.x / 2;"),
     "no barrier before running sums": Mutant(
         "cuda/close.cu", "if (step.scale == 0) continue;\n            __syncthreads();", "if (step.scale == 0) continue;"
@@ -70,11 +71,11 @@ MUTANTS = {
     "a count that is not atomic": Mutant("cuda/close.cu", "atomicAdd(count, 1u)", "(*count)++"),
     "twins are never summed again": Mutant("cuda/close.cu", "if (i >= j ||", "if (i >= 0 ||"),
     "no barrier between rounds": Mutant(
-        "cuda/haar.cu", "rows[turn.right * pitch + c] = right;\n        }\n        __syncthreads();", "rows[turn.right * pitch + c] = right;\n        }"
+        "cuda/haar.cu", "*at_right = right;\n        }\n        __syncthreads();", "*at_right = right;\n        }"
     ),
     "shared memory too small": Mutant("cuda/haar.cu", "(tree.n * shape.pitch) * sizeof(T)", "(tree.n * shape.pitch - 2) * sizeof(T)"),
     "a return above a barrier": Mutant(
-        "cuda/haar.cu", "const std::int64_t cells = n * width;", "const std::int64_t cells = n * width;\n    if (threadIdx.x >= 256 + cells) return;"
+        "cuda/haar.cu", "const int n = static_cast<int>(tree.n);", "const int n = static_cast<int>(tree.n);\n    if (threadIdx.x >= 256 + n * width) return;"
     ),
     "no barrier between two reductions": Mutant("cuda/reduce.hpp", "    __syncthreads();  // before the next call writes\n", ""),
     "half a warp's mask": Mutant("cuda/reduce.hpp", "0xffffffffu", "0x0000ffffu"),

@@ -33,7 +33,7 @@ TERMS = ("l1", "squares", "masked", "products")
 DYNAMIC = {  # shared memory asked for at a launch, at sizes that count
     "walk_kernel": (12 * 128 * 4, "12 open sums of float"),
     "averages_kernel": (12 * 128 * 8, "12 open sums of double"),
-    "haar_kernel": (1024 * 33 * 4, "1,024 rows of 32 floats"),
+    "haar_kernel": (1024 * 17 * 4, "1,024 rows of 16 floats"),
 }
 REGISTERS, SHARED, WARPS, BLOCKS = 65536, 227 * 1024, 64, 32  # of a multiprocessor of compute capability 9.0
 

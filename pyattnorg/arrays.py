@@ -47,10 +47,10 @@ def _torch_to_numpy(x: Any, name: str) -> NDArray[Any]:
         )
     if x.device.type == "meta":
         raise TypeError(f"{name}: got a torch tensor on the meta device, which holds no values; load the weights first")
-    x = x.detach().resolve_conj().resolve_neg()
+    x = x.detach().resolve_conj().resolve_neg().cpu()  # narrow numbers are widened here: half the way, half the bytes
     if x.dtype in (torch.float16, torch.bfloat16) or str(x.dtype).startswith("torch.float8"):
         x = x.float()
-    return np.asarray(x.cpu().numpy())
+    return np.asarray(x.numpy())
 
 
 def on_gpu(x: Any) -> bool:

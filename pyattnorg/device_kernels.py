@@ -177,12 +177,17 @@ def full_product(a: Any, b: Any) -> Any:
     """``a b'`` by torch with all digits of float32: the 10 bits of TF32 are too few for cosines."""
     import torch
 
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
+    # torch 2.9 has a name of its own for it, and refuses to be asked by the old one where someone has used the new.
+    asked, name = torch.backends.cuda.matmul, "fp32_precision"
+    full: Any = "ieee"
+    if not hasattr(asked, name):
+        name, full = "allow_tf32", False
+    before = getattr(asked, name)
+    setattr(asked, name, full)
     try:
         return a @ b.T
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        setattr(asked, name, before)
 
 
 def gaussian(memory: Memory, squares: Any, widths: Any) -> Any:

@@ -63,12 +63,22 @@ def organize(
     if unknown:
         raise TypeError(f"{unknown[0]}: no option of Questionnaire; kind and visible are said to NetworkTensor")
     tensor = network if isinstance(network, NetworkTensor) else NetworkTensor(network)
-    where = tensor.device or (str(as_tensor(network).device) if devices.memory_for(network) else None)
+    lies = _device_of(network)
+    where = tensor.device or lies
     if where is not None:
         options.setdefault("device", where)
     filled = tensor.filled(masked)
-    questionnaire = Questionnaire(**options).fit(filled.values, trees=trees, affinities=affinities, progress=progress)
+    # What is there already, with nothing to be filled, is not brought there again; what is kept is here in any case.
+    there = lies is not None and lies != "cpu" and options["device"] == lies and filled.visible is None
+    values = as_tensor(network) if there else filled.values
+    questionnaire = Questionnaire(**options).fit(values, trees=trees, affinities=affinities, progress=progress)
+    questionnaire.keep(filled.values)
     return Organization(filled, questionnaire)
+
+
+def _device_of(network: NetworkTensor | Array) -> str | None:
+    """The GPU that an array lies on."""
+    return str(as_tensor(network).device) if devices.memory_for(network) else None
 
 
 class Organization:

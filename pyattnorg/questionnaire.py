@@ -240,6 +240,10 @@ class Questionnaire:
         self._values = values
         return self
 
+    def keep(self, values: FloatArray) -> None:
+        """Keep the fitted tensor as these values of the same numbers, in this machine's memory."""
+        self._fitted()._values = values
+
     def axis_options(self, n_axes: int, *, asked: bool = False) -> tuple[AxisOptions, ...]:
         """What is done with every axis of a tensor of so many: kind of tree, weights and so on, all options checked.
 

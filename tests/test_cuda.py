@@ -16,7 +16,7 @@ from inputs import random_tree
 from numpy.typing import NDArray
 
 import pyattnorg as pa
-from pyattnorg import arrays, devices, kernels
+from pyattnorg import arrays, device_kernels, devices, kernels, organization
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("pyattnorg._emulated" if not devices.has_gpu() else "pyattnorg._cuda")
@@ -286,6 +286,20 @@ def test_errors_of_the_runtime_are_exceptions(there: Any) -> None:
     assert pa.pairwise_l1(x).shape == (9, 9)  # and what comes next is not disturbed
 
 
+@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch has one name for it")
+@pytest.mark.parametrize("chosen", ["none", "ieee", "tf32"])
+def test_products_take_whatever_was_chosen_for_others_and_leave_it(chosen: str) -> None:
+    asked = torch.backends.cuda.matmul
+    before = asked.fp32_precision
+    a = torch.arange(6.0).reshape(2, 3)
+    try:
+        asked.fp32_precision = chosen
+        assert torch.equal(device_kernels.full_product(a, a), a @ a.T)
+        assert asked.fp32_precision == chosen
+    finally:
+        asked.fp32_precision = before
+
+
 def test_read_only_memory_is_lent_to_torch_without_a_warning() -> None:
     x = _tensor()
     x.flags.writeable = False
@@ -423,6 +437,29 @@ def test_networks_keep_their_values_here(there: Any) -> None:
     assert isinstance(network.values, np.ndarray)
     found = pa.organize(there(_tensor()), n_iter=1)
     assert found.trees_ == pa.organize(_tensor(), n_iter=1).trees_
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_what_lies_on_a_gpu_is_not_brought_there_again(
+    masked: bool, there: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values, given = np.random.default_rng(9).random(SHAPE).astype(np.float32), []
+    values[2, 3, 1] = -np.inf if masked else 0
+    here, fit = pa.organize(values, n_iter=1), pa.Questionnaire.fit
+    if not devices.has_gpu():
+        monkeypatch.setattr(organization, "_device_of", lambda network: "cuda:0")
+
+    def watched(self: Any, x: Any, *args: Any, **options: Any) -> Any:
+        given.append(x)
+        return fit(self.set_params(device=None), x, *args, **options)
+
+    monkeypatch.setattr(pa.Questionnaire, "fit", watched)
+    x = there(values)
+    found = pa.organize(x, n_iter=1)
+    assert isinstance(given[0], np.ndarray) if masked else given[0] is x
+    assert found.trees_ == here.trees_
+    assert np.array_equal(found.organized(), here.organized())
+    assert np.array_equal(found.coefficients(), here.coefficients())
 
 
 def test_a_network_made_of_another_stays_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,37 @@ def test_what_bench_gpu_found_is_kept(tmp_path: Path) -> None:
     assert ended[0][1] == "said\n"
     assert gpu["run"](said, gpu["Clock"](0), 60)[0] == "left out: no time"
     assert gpu["last_line"]("one\ntwo | three\n\n") == "two / three"
+
+
+def test_bench_gpu_ends_what_its_parts_have_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = runpy.run_path(str(ROOT / "bench" / "gpu.py"))
+    inner = f"import pathlib, time; time.sleep(8); pathlib.Path({str(tmp_path / 'late')!r}).touch()"
+    outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    monkeypatch.setenv("PYTHONPATH", "/carried")
+    path = [sys.executable, "-c", "import os; print(os.environ['PYTHONPATH'])"]
+    gpu["run_all"].__globals__["log_file"] = tmp_path / "log"
+    ended = gpu["run_all"]([[sys.executable, "-c", outer], path], gpu["Clock"](1), 5)
+    assert [word for word, _ in ended] == ["stopped after 5 s", "passed"]
+    assert ended[1][1].strip().endswith("/carried")
+    assert "/carried\npassed\n" in (tmp_path / "log").read_text()
+    time.sleep(4)
+    assert not (tmp_path / "late").exists()
+
+
+def test_bench_gpu_goes_on_where_the_card_took_no_more_work(tmp_path: Path) -> None:
+    gpu = runpy.run_path(str(ROOT / "bench" / "gpu.py"))
+    rows = "import sys\nfor i in range(int(sys.argv[3]), 5):\n print('|', i, '|'); (i in (1, 2)) and sys.exit(4)"
+    (tmp_path / "cases.py").write_text(rows)
+    clock = gpu["Clock"]((gpu["SANITIZERS"] + 30) / 60)
+    assert gpu["benchmarks"]([sys.executable, str(tmp_path / "cases.py")], clock) == (
+        "passed",
+        [f"| {i} |" for i in range(5)],
+    )
+    (tmp_path / "cases.py").write_text("print('| 0 |'); print('why'); raise SystemExit(1)")
+    assert gpu["benchmarks"]([sys.executable, str(tmp_path / "cases.py")], clock) == ("FAILED (1), why", ["| 0 |"])
+    (tmp_path / "cases.py").write_text("raise SystemExit(4)")  # before any row: not again and again
+    assert gpu["benchmarks"]([sys.executable, str(tmp_path / "cases.py")], clock) == ("FAILED (4), ", [])
+    assert gpu["benchmarks"]([], gpu["Clock"](0)) == ("left out: no time, ", [])
 
 
 def test_both_extensions_live_in_one_process() -> None:

@@ -70,12 +70,14 @@ __global__ void __launch_bounds__(threads)
         for (std::int64_t s = 0; s < n_steps_a; ++s) {
             const WalkStep step = steps_a[s];
             for (std::int64_t b = threadIdx.x; b < n_b; b += threads) {  // slots of b are this thread's alone
-                double value = slots[step.slot * n_b + b];
+                double value;
                 if (step.leaf >= 0) {
                     const In* at = x.data + step.leaf * x.stride[1] + b * x.stride[2];
                     value = static_cast<double>(math::number(at[i * x.stride[0]])) -
                             static_cast<double>(math::number(at[j * x.stride[0]]));
                     if (!step.add) slots[step.slot * n_b + b] = value;
+                } else {
+                    value = slots[step.slot * n_b + b];
                 }
                 if (step.add) slots[(step.slot - 1) * n_b + b] += value;
                 row[b] = value * step.scale;

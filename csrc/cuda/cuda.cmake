@@ -16,10 +16,15 @@ if(PYATTNORG_CUDA STREQUAL "AUTO")
 endif()
 
 if(with_cuda)
-  if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)  # the last with PTX, for what comes after
-  endif()
+  set(architectures ${CMAKE_CUDA_ARCHITECTURES} $ENV{CUDAARCHS})  # those asked for; CMake has a default of its own
   enable_language(CUDA)
+  if(NOT architectures)  # the last with PTX, for what comes after
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+    else()
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
+    endif()
+  endif()
   set(CMAKE_CUDA_STANDARD 20)
   list(TRANSFORM cuda_names PREPEND csrc/cuda/ OUTPUT_VARIABLE cuda_sources)
   list(TRANSFORM cuda_sources APPEND .cu)
@@ -44,7 +49,8 @@ if(PYATTNORG_EMULATE)
                               COMPILE_OPTIONS "-fno-sanitize=all")
   add_library(pyattnorg_emulated STATIC ${emulated_sources} csrc/emulation/fiber.cpp csrc/emulation/scheduler.cpp)
   set_target_properties(pyattnorg_emulated PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  target_compile_definitions(pyattnorg_emulated PRIVATE PYATTNORG_PANEL_NUMBERS=16384 PYATTNORG_BLOCKS_WANTED=3)
+  target_compile_definitions(pyattnorg_emulated PRIVATE PYATTNORG_PANEL_NUMBERS=16384 PYATTNORG_BLOCKS_WANTED=3
+                             PYATTNORG_MULTIPROCESSORS=3)
   target_compile_options(pyattnorg_emulated PRIVATE -Wall -Wextra -Wno-unknown-pragmas
                          $<$<BOOL:${PYATTNORG_WERROR}>:-Werror>)
   if(PYATTNORG_SANITIZE)

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int threads = 256, depth = 16, chunks_per_sum = 4;
 constexpr std::int64_t least_per_split = depth * chunks_per_sum;
+constexpr std::int64_t most_waves = 16;  // of blocks over all multiprocessors
 
 template <class T, int side>
 struct Stage {
@@ -148,6 +149,22 @@ __global__ void write_tiles(const double* sums, bool triangle, std::int64_t side
     }
 }
 
+// Features of a split. Blocks take equally long, and a tile of floats fills a multiprocessor by itself: 530 blocks on
+// 132 of them take as long as 660. So splits are counted for waves that are full, and a block is charged what it costs
+// beside its features, as much as 64 of them.
+std::int64_t features_of_split(std::int64_t n_tiles, std::int64_t most_splits, std::int64_t features) {
+    std::int64_t best = 0, least = 0;
+    for (std::int64_t splits = 1; splits <= most_splits; ++splits) {
+        const std::int64_t per = blocks_for(blocks_for(features, splits), least_per_split) * least_per_split;
+        const std::int64_t waves = blocks_for(n_tiles * blocks_for(features, per), PYATTNORG_MULTIPROCESSORS);
+        const std::int64_t time = waves * (per + least_per_split);
+        if (best && time >= least) continue;
+        best = per;
+        least = time;
+    }
+    return best;
+}
+
 template <class T, int size>
 void launch_tiles(const Pairs<T>& p, const T* panel, const T* weights, std::int64_t features, std::int64_t per_split,
                   std::int64_t splits, Stream stream) {
@@ -177,7 +194,7 @@ Pairs<T>::Pairs(std::int64_t points, std::int64_t split, Term which, Work& work)
     tile_columns = blocks_for(columns, side);
     const std::int64_t tile_rows = blocks_for(rows, side);
     n_tiles = symmetric ? tile_rows * (tile_rows + 1) / 2 : tile_rows * tile_columns;
-    most_splits = blocks_for(PYATTNORG_BLOCKS_WANTED, n_tiles);
+    most_splits = std::max<std::int64_t>(most_waves * PYATTNORG_MULTIPROCESSORS / n_tiles, 1);
     sums = work.take<double>(n_tiles * side * side);
     partial = work.take<T>(most_splits * n_tiles * side * side);
 }
@@ -190,8 +207,7 @@ void start(const Pairs<T>& p, Stream stream) {
 
 template <class T>
 void add(const Pairs<T>& p, const T* panel, const T* weights, std::int64_t features, Stream stream) {
-    const std::int64_t wanted = blocks_for(features, p.most_splits);
-    const std::int64_t per_split = blocks_for(wanted, least_per_split) * least_per_split;
+    const std::int64_t per_split = features_of_split(p.n_tiles, p.most_splits, features);
     const std::int64_t splits = blocks_for(features, per_split), n = p.n_tiles * p.side * p.side;
     if constexpr (sizeof(T) == sizeof(float)) {
         if (p.side == 128)

@@ -8,9 +8,10 @@ namespace pyattnorg::cuda {
 namespace {
 
 constexpr int threads = 128;
+constexpr int ahead = 8;  // steps whose leaves are on their way at once: one after another would wait for memory
 
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, 8)
     walk_kernel(const WalkStep* steps, std::int64_t begin, std::int64_t end, std::int64_t n_slots, std::int64_t from,
                 const T* in, std::int64_t in_stride, std::int64_t columns, std::int64_t per_outer, T* slots, T* out,
                 std::int64_t out_stride) {
@@ -19,17 +20,31 @@ __global__ void __launch_bounds__(threads)
     if (c >= columns) return;
     in += o * in_stride + c;
     out += o * out_stride + c;
-    for (std::int64_t k = 0; k < n_slots; ++k) sums[k * threads] = slots ? slots[k * columns + c] : T(0);
+    const bool begun = slots && begin > 0;
+    for (std::int64_t k = 0; k < n_slots; ++k) sums[k * threads] = begun ? slots[k * columns + c] : T(0);
     const std::int64_t first_emitted = steps[begin].emitted;
-    for (std::int64_t s = begin; s < end; ++s) {
-        const WalkStep step = steps[s];
-        T value = sums[step.slot * threads];
-        if (step.leaf >= 0) {
-            value = in[(from < 0 ? step.leaf : step.first - from) * columns];
-            if (!step.add) sums[step.slot * threads] = value;
+    for (std::int64_t s = begin; s < end; s += ahead) {
+        const int here = static_cast<int>(end - s < ahead ? end - s : ahead);
+        T leaves[ahead];
+#pragma unroll
+        for (int k = 0; k < ahead; ++k) {
+            leaves[k] = 0;
+            if (k >= here) continue;
+            const std::int32_t leaf = steps[s + k].leaf;
+            if (leaf >= 0) leaves[k] = in[(from < 0 ? leaf : steps[s + k].first - from) * columns];
         }
-        if (step.add) sums[(step.slot - 1) * threads] += value;
-        if (step.scale != 0) out[(step.emitted - first_emitted) * columns] = value * static_cast<T>(step.scale);
+#pragma unroll
+        for (int k = 0; k < ahead; ++k) {
+            if (k >= here) continue;
+            const WalkStep step = steps[s + k];
+            T value = leaves[k];
+            if (step.leaf < 0)
+                value = sums[step.slot * threads];
+            else if (!step.add)
+                sums[step.slot * threads] = value;
+            if (step.add) sums[(step.slot - 1) * threads] += value;
+            if (step.scale != 0) out[(step.emitted - first_emitted) * columns] = value * static_cast<T>(step.scale);
+        }
     }
     if (slots)
         for (std::int64_t k = 0; k < n_slots; ++k) slots[k * columns + c] = sums[k * threads];

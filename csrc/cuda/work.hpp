@@ -5,10 +5,13 @@
 #include <cstdint>
 
 #ifndef PYATTNORG_PANEL_NUMBERS  // the emulation takes little of both, so that small tests come to every branch
-#define PYATTNORG_PANEL_NUMBERS (std::int64_t{1} << 26)
+#define PYATTNORG_PANEL_NUMBERS (std::int64_t{1} << 27)
 #endif
 #ifndef PYATTNORG_BLOCKS_WANTED
 #define PYATTNORG_BLOCKS_WANTED 528  // four for each multiprocessor of a large card
+#endif
+#ifndef PYATTNORG_MULTIPROCESSORS  // of an H100 or H200; a constant, so that sums have the same bytes on every card
+#define PYATTNORG_MULTIPROCESSORS 132
 #endif
 
 namespace pyattnorg::cuda {
