@@ -18,6 +18,7 @@ from pyattnorg.arrays import as_tensor, is_torch
 
 logger = logging.getLogger("pyattnorg")
 
+OLDEST = (8, 0)  # compute capability that kernels are compiled for
 NUMBERS = ("float64", "float32", "float16", "bfloat16")  # formats that kernels read
 
 
@@ -65,6 +66,9 @@ class Gpu:
         self.device = torch.device(device)
         if self.device.index is None:
             self.device = torch.device("cuda", torch.cuda.current_device())
+        too_old = _too_old(self.device.index)
+        if too_old:
+            raise ImportError(f"device: {self.device} cannot be used ({too_old}); use device='cpu'")
 
     def place(self) -> Any:
         import torch
@@ -145,7 +149,21 @@ def _no_gpu() -> str:
         import torch
     except ImportError:
         return "arrays on a GPU are torch's, which is not installed"
-    return "" if torch.cuda.is_available() else "torch.cuda.is_available() is False"
+    if not torch.cuda.is_available():
+        return "torch.cuda.is_available() is False"
+    return _too_old(torch.cuda.current_device())
+
+
+@cache
+def _too_old(index: int) -> str:
+    """Why a GPU that torch can use has no kernels here, which would else be known only when the first one starts."""
+    import torch
+
+    found = torch.cuda.get_device_capability(index)
+    if found >= OLDEST:
+        return ""
+    name, has, needed = torch.cuda.get_device_name(index), *(".".join(map(str, one)) for one in (found, OLDEST))
+    return f"{name} has compute capability {has}, the kernels need {needed}"
 
 
 @cache

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import runpy
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -516,6 +518,31 @@ def test_a_gpu_that_is_not_there_is_an_error_in_words(caplog: pytest.LogCaptureF
 
 
 @without_gpu
+def test_a_gpu_too_old_for_the_kernels_is_told_before_the_first_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = SimpleNamespace(device_count=lambda: 1)
+    monkeypatch.setattr(pa, "_cuda", built, raising=False)
+    monkeypatch.setitem(sys.modules, "pyattnorg._cuda", built)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (7, 5) if index == 0 else (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "Tesla T4")
+    for cached in (devices.cuda_kernels, devices._too_old):
+        cached.cache_clear()
+    try:
+        assert not devices.has_gpu()
+        said = r"Tesla T4 has compute capability 7\.5, the kernels need 8\.0\); use device='cpu'"
+        with pytest.raises(ImportError, match=said):
+            pa.Questionnaire(device="cuda").fit(np.eye(4))
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+        assert devices.has_gpu()  # a newer one beside it
+        with pytest.raises(ImportError, match=said):
+            devices.Gpu("cuda:0")
+        assert devices.Gpu("cuda:1").kernels is built
+    finally:
+        for cached in (devices.cuda_kernels, devices._too_old):
+            cached.cache_clear()
+
+
 def test_the_forced_backend_cuda_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYATTNORG_BACKEND", "cuda")
     with pytest.raises(ImportError, match=r"^device: "):
