@@ -28,7 +28,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import study
 study.MODELS = study.MODELS[:1]
-study.networks.inputs.TOKENS = 24
+study.networks.inputs.TOKENS = 12
 import page
 study.PICTURES = Path(sys.argv[2]) / "compression-study"
 page.write(Path(sys.argv[2]) / "page.md")
