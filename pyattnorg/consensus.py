@@ -31,6 +31,7 @@ LIKE_SIZE = 2**0.5  # folders within this factor are of like size
 SETS_AT_ONCE = 256  # of folders that are looked for, so that memory stays small
 SHUFFLES = 20
 SHUFFLE_SEED = 0
+COLUMNS = ["heads", "size", "support", "chance", "luck"]  # of `HeadConsensus.folder_table`
 
 
 def head_consensus(organizations: Iterable[Organization]) -> HeadConsensus:
@@ -88,7 +89,7 @@ class HeadConsensus:
     def __init__(self, heads: Heads, trees: tuple[PartitionTree, ...]) -> None:
         self.heads = heads
         self.trees = trees
-        self.distances = mean_distances(trees)
+        self.distances = mean_distances([tree.distance_matrix() for tree in trees])
         self.tree = average_linkage(self.distances)
 
     @property
@@ -119,19 +120,22 @@ class HeadConsensus:
     @cached_property
     def _supports(self) -> list[Support]:
         """Every folder, the best supported first."""
-        found = folder_supports(self.tree, self.trees)
+        own = np.tile(np.arange(len(self.labels)), (len(self.trees), 1))
+        found = folder_supports(self.tree, self.trees, own)
         if not found:
             return []
+        apart = [tree.distance_matrix() for tree in self.trees]
         rng = np.random.default_rng(SHUFFLE_SEED)
         null: list[Support] = []
         for _ in range(SHUFFLES):
-            moved = [PartitionTree.from_labels(tree.labels[:, rng.permutation(tree.n_leaves)]) for tree in self.trees]
-            null += folder_supports(average_linkage(mean_distances(moved)), moved)
+            moved = rng.permuted(own, axis=1)
+            tree = average_linkage(mean_distances([x[np.ix_(at, at)] for x, at in zip(apart, moved)]))
+            null += folder_supports(tree, self.trees, moved)
         sizes, supports = np.array([one.size for one in null]), np.array([one.support for one in null])
         for i, one in enumerate(found):
             far = np.abs(np.log(sizes / one.size))
             like = far <= max(np.log(LIKE_SIZE), far.min())
-            found[i] = replace(one, chance=float(supports[like].mean()))
+            found[i] = replace(one, chance=float(supports[like].mean()), luck=float(supports[like].max()))
         return sorted(found, key=lambda one: (one.chance - one.support, -one.size))
 
     def folder_table(self) -> list[dict[str, Any]]:
@@ -140,11 +144,11 @@ class HeadConsensus:
         heads: their labels, in tree order; size; support: how far the inputs have that folder, the mean over them of
         the largest share of common heads (Jaccard index) with any of their folders, 1 where all have it; chance: what
         folders of like size (within a factor of 1.4, or the nearest size there is) have on average in consensus trees
-        of the same inputs with their heads shuffled (20 times, seed 0).
+        of the same inputs with their heads shuffled (20 times, seed 0); luck: the most that any of those had.
         """
         return [
-            {"heads": " ".join(self.labels[i] for i in one.heads), "size": one.size}
-            | {"support": one.support, "chance": one.chance}
+            {"heads": [self.labels[i] for i in one.heads], "size": one.size}
+            | {"support": one.support, "chance": one.chance, "luck": one.luck}
             for one in self._supports
         ]
 
@@ -169,24 +173,28 @@ class HeadConsensus:
         lines = [
             f"{len(self.labels)} heads over {len(self.trees)} inputs; each input's head tree agrees with the others by "
             f"{agreement.mean():.2f} on average ({agreement.min():.2f} to {agreement.max():.2f}; 1 the same, 0 chance)",
-            f"{counted(folders)}; the largest (share that inputs have, heads):",
+            counted(folders),
         ]
         shared = [folder for folder in largest_of(folders, n) if len(folder) > 1]
+        if shared:
+            lines[-1] += "; the largest (share of it that an input has on average, heads):"
         lines += [f"  {self.support(folder):.2f}  {len(folder):3d}  {short(folder, 6)}" for folder in shared]
         surest = self._surest(n)
         if surest:
-            lines.append("the surest that do not overlap (share that inputs have, what chance gives, heads):")
+            lines.append("the surest that do not overlap (share, what chance gives on average and at most, heads):")
         for one in surest:
             said = short([self.labels[i] for i in one.heads], 6)
-            lines.append(f"  {one.support:.2f}  {one.chance:.2f}  {one.size:3d}  {said}")
+            lines.append(f"  {one.support:.2f}  {one.chance:.2f} {one.luck:.2f}  {one.size:3d}  {said}")
+        if n and not surest:
+            lines.append("no folder is surer than chance could make it")
         return "\n".join(lines)
 
     def _surest(self, n: int) -> list[Support]:
-        """The folders furthest above chance, none of which holds another's heads."""
+        """The folders furthest above chance and beyond all of it, none of which holds another's heads."""
         found: list[Support] = []
         taken: set[int] = set()
         for one in self._supports:
-            if len(found) < n and one.support > one.chance and taken.isdisjoint(one.heads.tolist()):
+            if len(found) < n and one.support > one.luck and taken.isdisjoint(one.heads.tolist()):
                 found.append(one)
                 taken.update(one.heads.tolist())
         return found
@@ -198,7 +206,7 @@ class HeadConsensus:
             "inputs": len(self.trees),
             "agreement": self.agreement.tolist(),
             "head_folders": self.head_folders(),
-            "folders": [{**row, "heads": row["heads"].split()} for row in self.folder_table()],
+            "folders": self.folder_table(),
             "tree": self.tree.to_newick(self.labels),
         }
 
@@ -208,7 +216,7 @@ class HeadConsensus:
             import pandas
         except ImportError:
             raise ImportError("to_frame needs pandas: pip install pandas, or use folder_table()") from None
-        return pandas.DataFrame(self.folder_table(), columns=["heads", "size", "support", "chance"])
+        return pandas.DataFrame(self.folder_table(), columns=COLUMNS)
 
     def plot_tree(self, *, ax: Any = None) -> Any:
         """The consensus tree by level, heads coloured by layer; draws on `ax` or makes one, and returns it."""
@@ -225,11 +233,12 @@ class HeadConsensus:
 
 @dataclass(frozen=True)
 class Support:
-    """A folder, the share of it that the inputs have, and what chance gives (0 until that is known)."""
+    """A folder, the share of it that the inputs have, and what chance gives, on average and at most, once known."""
 
     heads: NDArray[np.int32]
     support: float
     chance: float = 0.0
+    luck: float = 1.0
 
     @property
     def size(self) -> int:
@@ -237,12 +246,12 @@ class Support:
         return len(self.heads)
 
 
-def mean_distances(trees: Sequence[PartitionTree]) -> Floats:
-    """Mean tree distance of all pairs of leaves, (n, n)."""
-    total = np.zeros((trees[0].n_leaves,) * 2)
-    for tree in trees:
-        total += tree.distance_matrix()
-    return total / len(trees)
+def mean_distances(apart: Sequence[Floats]) -> Floats:
+    """Mean of distances, one matrix an input."""
+    total = np.zeros_like(apart[0])
+    for x in apart:
+        total += x
+    return total / len(apart)
 
 
 def average_linkage(distances: Floats) -> PartitionTree:
@@ -288,8 +297,11 @@ def best_match(masks: Bools, tree: PartitionTree) -> Floats:
     return best
 
 
-def folder_supports(tree: PartitionTree, inputs: Sequence[PartitionTree]) -> list[Support]:
-    """Every folder of a tree but the root and the leaves, and the mean over inputs of its best match there."""
+def folder_supports(tree: PartitionTree, inputs: Sequence[PartitionTree], moved: NDArray[np.int64]) -> list[Support]:
+    """Every folder of a tree but the root and the leaves, and the mean over inputs of its best match there.
+
+    Leaf ``i`` of the tree is leaf ``moved[k, i]`` of input ``k``.
+    """
     folders = tree.folders()
     kept = np.flatnonzero((folders.size > 1) & (folders.size < tree.n_leaves))
     heads = [tree.order[folders.start[i] : folders.start[i] + folders.size[i]] for i in kept]
@@ -298,7 +310,7 @@ def folder_supports(tree: PartitionTree, inputs: Sequence[PartitionTree]) -> lis
     masks = np.zeros((len(kept), tree.n_leaves), bool)
     for row, members in zip(masks, heads):
         row[members] = True
-    support = np.mean([best_match(masks, one) for one in inputs], axis=0)
+    support = np.mean([best_match(masks[:, np.argsort(at)], one) for one, at in zip(inputs, moved)], axis=0)
     return [Support(members, float(share)) for members, share in zip(heads, support)]
 
 

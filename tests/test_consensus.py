@@ -87,11 +87,11 @@ def test_distances_and_supports_are_those_of_sets(n: int, inputs: int, seed: int
         assert found.distances[i, j] == found.distances[j, i] == pytest.approx(expected, rel=1e-14)
     assert not found.distances.diagonal().any()
     for row in found.folder_table():
-        folder = {found.labels.index(label) for label in row["heads"].split()}
+        folder = {found.labels.index(label) for label in row["heads"]}
         best = [max(len(folder & other) / len(folder | other) for other in folder_sets(tree)) for tree in trees]
         assert row["size"] == len(folder)
         assert row["support"] == pytest.approx(np.mean(best), rel=1e-14)
-        assert found.support(row["heads"].split()) == pytest.approx(row["support"], rel=1e-14)
+        assert found.support(row["heads"]) == pytest.approx(row["support"], rel=1e-14)
     assert len(found.folder_table()) == len([f for f in folder_sets(found.tree) if 1 < len(f) < n])
 
 
@@ -132,13 +132,15 @@ def test_unrelated_trees_share_what_chance_gives() -> None:
     # 20 shuffles of the same kind of trees: what is left is the spread of a single one, about .05 a folder.
     assert abs(np.mean(excess)) < 0.05
     assert max(excess) < 0.3
+    assert all(row["chance"] <= row["luck"] for row in found.folder_table())
+    assert "surest" not in found.summary() or sum(row["support"] > row["luck"] for row in found.folder_table()) <= 2
 
 
 def test_families_of_heads_are_found_whatever_the_input(organizations: list[pa.Organization]) -> None:
     found = pa.head_consensus(organizations)
     assert found.agreement.min() > 0.5
     surest = found.folder_table()[0]
-    families = {found.labels.index(label) % FAMILIES for label in surest["heads"].split()}
+    families = {found.labels.index(label) % FAMILIES for label in surest["heads"]}
     assert len(families) == 1
     assert surest["support"] > surest["chance"] + 0.3
     together = pa.adjusted_rand_index(found.tree, np.arange(16) % FAMILIES).max()
@@ -174,6 +176,11 @@ def test_one_screen_of_text(organizations: list[pa.Organization]) -> None:
     assert "the surest that do not overlap" in said
     assert max(map(len, said.splitlines())) < 160
     assert len(found.summary(0).splitlines()) == 2
+    alone = made([pa.PartitionTree.from_labels(np.zeros(6, int))] * 2)
+    assert alone.summary().splitlines()[1:] == [
+        "0 folders of heads and 6 heads alone",
+        "no folder is surer than chance could make it",
+    ]
     shown = found._repr_html_()
     assert shown.startswith("<pre>16 heads")
     assert repr(found).startswith("HeadConsensus(16 heads, 3 inputs, ")
@@ -183,7 +190,7 @@ def test_tables(organizations: list[pa.Organization]) -> None:
     pytest.importorskip("pandas")
     found = pa.head_consensus(organizations)
     frame = found.to_frame()
-    assert list(frame.columns) == ["heads", "size", "support", "chance"]
+    assert list(frame.columns) == ["heads", "size", "support", "chance", "luck"]
     assert frame.to_dict("records") == found.folder_table()
     told = json.loads(json.dumps(found.to_dict()))
     assert told["inputs"] == 3
@@ -292,7 +299,9 @@ def test_several_inputs_of_analyze(loaded: SimpleNamespace, tmp_path: Any) -> No
     assert [(row["folder"], row["input"]) for row in rows] == [("1", "'=a"), ("2", "b c d"), ("3", "e f g h i")]
     assert [float(row["agreement"]) for row in rows] == expected.agreement.tolist()
     with (out / "folders.csv").open(newline="") as file:
-        assert [row["heads"] for row in csv.DictReader(file)] == [row["heads"] for row in expected.folder_table()]
+        assert [row["heads"].split(", ") for row in csv.DictReader(file)] == [
+            row["heads"] for row in expected.folder_table()
+        ]
     assert (out / "folders.svg").read_text().lstrip().startswith("<?xml")
 
     told = run("consensus", *files, "--json", "--out", tmp_path / "again")
@@ -316,7 +325,7 @@ def test_results_of_several_inputs_are_not_overwritten(loaded: SimpleNamespace, 
     (tmp_path / "folders.csv").write_text("mine")
     assert f"{tmp_path} holds folders.csv; pass --overwrite" in run(*arguments).stderr
     assert run(*arguments, "--overwrite", "--quiet").exit_code == 0
-    assert (tmp_path / "folders.csv").read_text().startswith("heads,size,support,chance\n")
+    assert (tmp_path / "folders.csv").read_text().startswith("heads,size,support,chance,luck\n")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pyattnorg.cli.drawing import draw, without_a_screen
 from pyattnorg.cli.results import Results, write_rows
 from pyattnorg.cli.stages import Stages
 from pyattnorg.cli.summary import print_json
-from pyattnorg.consensus import HeadConsensus, head_consensus
+from pyattnorg.consensus import COLUMNS, HeadConsensus, head_consensus
 from pyattnorg.organization import Organization
 from pyattnorg.store import load, write_atomically
 
@@ -92,9 +92,10 @@ def refuse_existing(out: Path, *, overwrite: bool) -> None:
 
 def write(found: HeadConsensus, inputs: list[dict[str, str]], out: Path, *, overwrite: bool) -> dict[str, str]:
     """Tables and a picture of a consensus; where they are. `inputs` says what each input was."""
+    folders = [{**row, "heads": ", ".join(row["heads"])} for row in found.folder_table()]
     rows = [one | {"agreement": float(value)} for one, value in zip(inputs, found.agreement)]
     for name, table, columns in (
-        (FOLDERS, found.folder_table(), ["heads", "size", "support", "chance"]),
+        (FOLDERS, folders, COLUMNS),
         (INPUTS, rows, ["folder", "input", "agreement"]),
     ):
         write_atomically(out / name, partial(write_rows, rows=table, columns=columns), overwrite=overwrite)
