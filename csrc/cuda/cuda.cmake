@@ -54,7 +54,7 @@ if(PYATTNORG_EMULATE)
   target_compile_options(pyattnorg_emulated PRIVATE -Wall -Wextra -Wno-unknown-pragmas
                          $<$<BOOL:${PYATTNORG_WERROR}>:-Werror>)
   if(PYATTNORG_SANITIZE)
-    target_compile_options(pyattnorg_emulated PRIVATE -fsanitize=${PYATTNORG_SANITIZE} -fno-omit-frame-pointer -g)
+    target_compile_options(pyattnorg_emulated PRIVATE -fsanitize=${PYATTNORG_SANITIZE} -fno-omit-frame-pointer -g -O1)
   endif()
   pybind11_add_module(_emulated NO_EXTRAS ${device_bindings})
   target_link_libraries(_emulated PRIVATE pyattnorg_emulated)
