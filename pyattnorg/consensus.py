@@ -131,6 +131,8 @@ class HeadConsensus:
             moved = rng.permuted(own, axis=1)
             tree = average_linkage(mean_distances([x[np.ix_(at, at)] for x, at in zip(apart, moved)]))
             null += folder_supports(tree, self.trees, moved)
+        if not null:  # shuffled inputs agree on no folder at all
+            return [replace(one, luck=0.0) for one in found]
         sizes, supports = np.array([one.size for one in null]), np.array([one.support for one in null])
         for i, one in enumerate(found):
             far = np.abs(np.log(sizes / one.size))

@@ -229,6 +229,12 @@ def test_few_heads(n: int) -> None:
     assert len(found.to_dict()["folders"]) == (1 if n == 3 else 0)
 
 
+def test_shuffles_that_agree_on_nothing_leave_nothing_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consensus, "SHUFFLES", 0)
+    rows = made([pa.PartitionTree.dyadic(4)] * 2).folder_table()
+    assert [(row["support"], row["chance"], row["luck"]) for row in rows] == [(1, 0, 0)] * 2
+
+
 # -- what is refused --------------------------------------------------------------------------------------------
 
 
